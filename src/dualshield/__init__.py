@@ -1,0 +1,46 @@
+"""DualShield makes an existing perceptual hash hard to evade, and proves how hard."""
+
+from dualshield.errors import (
+    CardError,
+    CodeError,
+    DualShieldError,
+    ImageError,
+    InputError,
+    MissingDependencyError,
+    MissingError,
+    MissingWeightsError,
+)
+from dualshield.hashes import PerceptualHash, get_hash, hash_names, list_hashes
+from dualshield.images import CanonicalImage, FrontEnd, load_image
+from dualshield.smoothing.config import PAPER, MatcherConfig
+from dualshield.smoothing.matcher import MatchResult, SmoothedMatcher
+from dualshield.smoothing.noise import GaussianSource
+from dualshield.smoothing.reference import Reference
+from dualshield.smoothing.statistics import Decision
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "PAPER",
+    "CanonicalImage",
+    "CardError",
+    "CodeError",
+    "Decision",
+    "DualShieldError",
+    "FrontEnd",
+    "GaussianSource",
+    "ImageError",
+    "InputError",
+    "MatchResult",
+    "MatcherConfig",
+    "MissingDependencyError",
+    "MissingError",
+    "MissingWeightsError",
+    "PerceptualHash",
+    "Reference",
+    "SmoothedMatcher",
+    "get_hash",
+    "hash_names",
+    "list_hashes",
+    "load_image",
+]

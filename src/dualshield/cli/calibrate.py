@@ -1,0 +1,149 @@
+"""``dualshield calibrate``: measure a hash on photos and write its profile."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+from rich.table import Table
+
+from dualshield.cli.options import engine_options, hash_option, json_option
+from dualshield.cli.output import console, progress
+from dualshield.errors import ImageError, InputError
+from dualshield.hashes import get_hash
+from dualshield.images import CanonicalImage, list_images, load_image
+from dualshield.smoothing.calibration import Calibration, CalibrationPlan, threshold_for
+from dualshield.smoothing.profile import PROFILE_SUFFIX, Profile, profile_file
+
+PLAN = CalibrationPlan()
+
+
+@click.command()
+@hash_option
+@click.option("--data", required=True, type=click.Path(path_type=Path), help="A folder of unrelated photos.")
+@click.option(
+    "--out", "-o", type=click.Path(path_type=Path), help="Where the profile goes; by default HASH.profile.json."
+)
+@click.option("--grid", multiple=True, metavar="M:S,S,...", help="Sigmas S behind low-pass M (or none:...); repeat it.")
+@click.option("--images", default=PLAN.images, show_default=True, help="Photos for collisions.")
+@click.option("--variant-images", default=PLAN.variant_images, show_default=True, help="Photos for benign variants.")
+@click.option("--radius-images", default=PLAN.radius_images, show_default=True, help="Photos for certified radii.")
+@click.option("--draws", default=PLAN.draws, show_default=True, help="Draws per certified radius.")
+@click.option("--threshold", type=float, help="Bit error rate that matches; by default the hash's own.")
+@click.option("--fpr", type=float, help="Choose the threshold that meets this false-match rate of the plain hash.")
+@click.option("--alpha", default=PLAN.alpha, show_default=True)
+@click.option("--seed", default=PLAN.seed, show_default=True)
+@engine_options
+@json_option
+def calibrate(hash_name: str, data: Path, as_json: bool, **options: Any) -> None:
+    """Measure radii, benign variants and collisions on a grid of (low-pass, sigma), and choose the best.
+
+    An interrupted run continues where it stopped: finished points are kept in OUT.journal until the profile is
+    written.
+    """
+    hash_ = get_hash(hash_name)
+    plan = _plan(options)
+    fpr, threshold = options["fpr"], options["threshold"]
+    if threshold is not None and fpr is not None:
+        raise InputError("give either --threshold or --fpr, not both")
+    if threshold is not None:
+        hash_ = hash_.with_threshold(threshold)
+    out = options["out"] or profile_file(hash_name) or Path(f"{hash_.name}{PROFILE_SUFFIX}")
+    if not out.parent.is_dir():
+        raise InputError(f"cannot write {out}: the folder {out.parent} does not exist")
+    if out.is_dir():
+        raise InputError(f"cannot write {out}: it is a folder; give the name of a file")
+    journal = out.with_name(out.name + ".journal")
+    files = list_images(data)
+    photos: list[CanonicalImage] = []
+    codes: list[torch.Tensor] = []
+    for image in _read(files if fpr is not None else files[: plan.images]):
+        if len(photos) < plan.images:
+            photos.append(image)
+        if fpr is not None:
+            codes.append(hash_.code(image.pixels))
+    if codes:
+        hash_ = hash_.with_threshold(threshold_for(fpr, torch.stack(codes)))
+    run = Calibration(
+        hash_,
+        photos,
+        plan,
+        engine=options["engine"],
+        device=options["device"],
+        batch_size=options["batch_size"],
+    )
+    with progress() as bar:
+        task = bar.add_task("calibrating", total=None)
+        profile = run.run(
+            journal, lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
+        )
+    when = {"date": datetime.now(UTC).date().isoformat(), "fpr": fpr}
+    profile = replace(profile, measured={**profile.measured, **when})
+    profile.save(out)
+    journal.unlink(missing_ok=True)
+    if as_json:
+        click.echo(json.dumps(asdict(profile), indent=1))
+    else:
+        _show(profile, out)
+
+
+def _plan(options: dict[str, Any]) -> CalibrationPlan:
+    names = ("images", "variant_images", "radius_images", "draws", "alpha", "seed")
+    changes: dict[str, Any] = {name: options[name] for name in names}
+    if options["grid"]:
+        changes["grid"] = tuple(_grid_row(text) for text in options["grid"])
+    return CalibrationPlan(**changes)
+
+
+def _grid_row(text: str) -> tuple[int | None, tuple[float, ...]]:
+    lowpass, _, sigmas = text.partition(":")
+    try:
+        return None if lowpass == "none" else int(lowpass), tuple(float(sigma) for sigma in sigmas.split(","))
+    except ValueError as error:
+        raise InputError(f"grid {text!r} is not of the form M:S,S,... such as 32:0.8,1.6 or none:0.1,0.2") from error
+
+
+def _read(files: list[Path]) -> Iterator[CanonicalImage]:
+    """The photos that can be read, one at a time: a false-match rate may take more of them than fit in memory."""
+    with progress() as bar:
+        for file in bar.track(files, description="reading photos"):
+            try:
+                image = load_image(file)
+            except ImageError as error:
+                click.echo(f"dualshield: skipped: {error}", err=True)
+                continue
+            # Names, not paths: a profile is meant to be shared.
+            yield replace(image, name=file.name)
+
+
+def _show(profile: Profile, out: Path) -> None:
+    table = Table(
+        "low-pass", "sigma", "radius", "radius of variants", "variants matched", "collisions", "worst unrelated"
+    )
+    for point in profile.grid:
+        rates = point.consensus
+        chosen = (point.lowpass, point.sigma) == (profile.lowpass, profile.sigma)
+        table.add_row(
+            str(point.lowpass or "none"),
+            f"{point.sigma:g}",
+            f"{rates.radius_identity:.3f}",
+            f"{rates.radius_variants:.3f}",
+            f"{rates.variants_matched:.1%}",
+            f"{rates.collisions:.3%}",
+            f"{rates.worst_unrelated:.2f}",
+            style="bold" if chosen else None,
+        )
+    plain = profile.unprotected
+    table.add_row("unprotected", "", "", "", f"{plain.variants_matched:.1%}", f"{plain.collisions:.3%}", "")
+    console().print(table)
+    click.echo(
+        f"chosen: low-pass {profile.lowpass or 'none'}, sigma {profile.sigma:g}, threshold {profile.threshold:g}; "
+        f"for bare codes low-pass {profile.external_lowpass or 'none'}, sigma {profile.external_sigma:g}"
+    )
+    click.echo(f"written: {click.format_filename(out)}")

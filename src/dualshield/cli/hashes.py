@@ -1,0 +1,34 @@
+"""``dualshield hashes``: what can be used here, and what is missing."""
+
+from __future__ import annotations
+
+import json
+
+import click
+from rich.table import Table
+
+from dualshield.cli.options import json_option
+from dualshield.cli.output import console
+from dualshield.hashes import list_hashes
+
+
+@click.command()
+@json_option
+def hashes(as_json: bool) -> None:
+    """List the known hashes with their state."""
+    states = list_hashes()
+    if as_json:
+        rows = [
+            {"hash": s.name, "ready": s.ready, "detail": s.detail, **(s.hash.describe() if s.hash else {})}
+            for s in states
+        ]
+        click.echo(json.dumps(rows, indent=1))
+        return
+    table = Table("hash", "state", "bits", "input", "threshold", "about")
+    for s in states:
+        if s.hash is not None:
+            row = s.hash.describe()
+            table.add_row(s.name, "ready", str(row["bits"]), row["input"], f"{row['threshold']:g}", s.detail)
+        else:
+            table.add_row(s.name, "missing", "", "", "", s.detail)
+    console().print(table)

@@ -1,0 +1,96 @@
+"""``dualshield``: the group of commands, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from contextlib import suppress
+from typing import Any
+
+import click
+
+import dualshield
+from dualshield.cli.calibrate import calibrate
+from dualshield.cli.demo import demo
+from dualshield.cli.hash import hash_images
+from dualshield.cli.hashes import hashes
+from dualshield.cli.match import match
+from dualshield.errors import DualShieldError, ExitCode
+
+INTERRUPTED = 130
+
+
+class Commands(click.Group):
+    """A group that leaves interruptions to ``main``; click would add a blank line, or exit with 1."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise click.Abort from error
+        except BrokenPipeError as error:
+            # The reader of our output went away (`| head`): nothing left to say.
+            _drop_output()
+            raise click.exceptions.Exit(ExitCode.DONE) from error
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(dualshield.__version__, prog_name="dualshield")
+@click.option("-v", "--verbose", is_flag=True, help="Log what the library does (stderr).")
+def cli(verbose: bool) -> None:
+    """Perceptual-hash matching that is hard to evade, with certified l2 radii.
+
+    Exit codes: 0 done, 1 the condition asked for with --fail-on-..., 2 bad input or usage, 3 missing weights or
+    dependency.
+    """
+    level = logging.INFO if verbose else logging.WARNING
+    logging.basicConfig(stream=sys.stderr, level=level, format="dualshield: %(message)s", force=True)
+
+
+for command in (hashes, hash_images, match, calibrate, demo):
+    cli.add_command(command)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit; every expected error is one line on stderr."""
+    try:
+        code = cli.main(args=arguments, prog_name="dualshield", standalone_mode=False)
+        sys.stdout.flush()
+    except DualShieldError as error:
+        sys.exit(_fail(str(error), error.exit_code))
+    except click.exceptions.Abort:
+        sys.exit(_fail("interrupted", INTERRUPTED))
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(ExitCode.BAD_INPUT)
+    except click.ClickException as error:
+        hint = f" (see dualshield {_command(error)}--help)" if isinstance(error, click.UsageError) else ""
+        sys.exit(_fail(error.format_message() + hint, ExitCode.BAD_INPUT))
+    except KeyboardInterrupt:
+        sys.exit(_fail("interrupted", INTERRUPTED))
+    except MemoryError:
+        sys.exit(_fail("out of memory; try a smaller --batch-size or image", ExitCode.BAD_INPUT))
+    except BrokenPipeError:
+        _drop_output()
+        sys.exit(ExitCode.DONE)
+    except OSError as error:
+        _drop_output()
+        sys.exit(_fail(f"cannot read or write: {error}", ExitCode.BAD_INPUT))
+    sys.exit(code if isinstance(code, int) else ExitCode.DONE)
+
+
+def _fail(message: str, code: int) -> int:
+    print("dualshield: " + " ".join(message.split()), file=sys.stderr)
+    return code
+
+
+def _drop_output() -> None:
+    """What is still buffered for a stdout that takes no more goes nowhere, also at shutdown."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _command(error: click.UsageError) -> str:
+    context = error.ctx
+    return f"{context.command.name} " if context is not None and context.parent is not None else ""

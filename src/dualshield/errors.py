@@ -1,0 +1,62 @@
+"""Every error DualShield raises on purpose.
+
+    DualShieldError            exit code
+    ├── InputError                 2      something the caller gave us is wrong
+    │   ├── ImageError             2      a file that cannot become a canonical image
+    │   ├── CodeError              2      a hash code that does not fit the hash
+    │   └── CardError              2      a hash card (YAML) or the model it names is wrong
+    └── MissingError               3      something that has to be installed or downloaded first
+        ├── MissingWeightsError    3
+        └── MissingDependencyError 3
+
+The message is one line: what was wrong, with which input, what to do next.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the command line tells its caller."""
+
+    DONE = 0
+    CONDITION = 1
+    BAD_INPUT = 2
+    MISSING = 3
+
+
+class DualShieldError(Exception):
+    """Base of all deliberate errors; never raised itself."""
+
+    exit_code = ExitCode.BAD_INPUT
+
+
+class InputError(DualShieldError):
+    """A parameter or file given by the caller cannot be used."""
+
+
+class ImageError(InputError):
+    """A file that cannot be decoded into a canonical image."""
+
+
+class CodeError(InputError):
+    """A hash code of the wrong length or alphabet."""
+
+
+class CardError(InputError):
+    """A hash card with a missing, unknown or impossible field."""
+
+
+class MissingError(DualShieldError):
+    """Something DualShield needs is not on this machine."""
+
+    exit_code = ExitCode.MISSING
+
+
+class MissingWeightsError(MissingError):
+    """A hash without its trained weights; it is never run with random ones."""
+
+
+class MissingDependencyError(MissingError):
+    """An optional Python package is not installed."""

@@ -1,0 +1,17 @@
+"""Hashes: the contract, the registry, one file per hash."""
+
+from dualshield.hashes.codes import bit_error_rate, from_hex, to_hex
+from dualshield.hashes.contract import PerceptualHash
+from dualshield.hashes.registry import DEFAULT_HASH, HashState, get_hash, hash_names, list_hashes
+
+__all__ = [
+    "DEFAULT_HASH",
+    "HashState",
+    "PerceptualHash",
+    "bit_error_rate",
+    "from_hex",
+    "get_hash",
+    "hash_names",
+    "list_hashes",
+    "to_hex",
+]

@@ -1,0 +1,113 @@
+"""What a perceptual hash is, for everything else in DualShield.
+
+    canonical pixels --front end (linear)--> features --network--> margins;    bit_i = margin_i > 0
+
+Two codes match when their bit error rate is at most the threshold. That is the whole contract: a hash is a
+value of this one class, and a new hash is a function that returns one (see CONTRIBUTING).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from dualshield.errors import InputError
+from dualshield.images.frontend import FrontEnd
+
+DEFAULT_THRESHOLD = 0.2
+NETWORK_BATCH = 8
+LIGHT_BATCH_NUMBERS = 2_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class PerceptualHash:
+    """A hash function with its linear front end kept apart from the rest.
+
+    ``network`` maps features ``(batch, c, h, w)`` to margins ``(batch, bits)``, differentiably, in evaluation
+    mode and without randomness.
+    """
+
+    name: str
+    version: str
+    bits: int
+    front_end: FrontEnd
+    network: torch.nn.Module
+    threshold: float = DEFAULT_THRESHOLD
+    lowpass: int | None = None
+    about: str = ""
+    weights: dict[str, str] = field(default_factory=dict)  # file name -> sha256 of what was loaded
+
+    def __post_init__(self) -> None:
+        if self.bits < 1:
+            raise InputError(f"hash {self.name}: {self.bits} bits, expected at least 1")
+        if not 0 <= self.threshold < 0.5:
+            raise InputError(f"hash {self.name}: threshold {self.threshold} is not a bit error rate in [0, 0.5)")
+        self.network.eval()
+        self.network.requires_grad_(False)
+
+    @property
+    def max_distance(self) -> int:
+        """The largest Hamming distance that still matches: floor(threshold * bits)."""
+        return int(self.threshold * self.bits + 1e-9)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        return next((t.device for t in self.network.state_dict().values()), torch.device("cpu"))
+
+    @property
+    def is_light(self) -> bool:
+        """Whether the network has next to no weights, so that a draw costs no more than its noise (PDQ)."""
+        tensors = [*self.network.parameters(), *self.network.buffers()]
+        return sum(tensor.numel() for tensor in tensors) < 10_000
+
+    @property
+    def preferred_batch(self) -> int:
+        """Draws per batch: few for a network (cache, latency), as many as memory likes for a light hash."""
+        if not self.is_light:
+            return NETWORK_BATCH
+        return max(1, min(4096, LIGHT_BATCH_NUMBERS // math.prod(self.front_end.shape)))
+
+    def margins(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Differentiable margins ``(batch, bits)`` of canonical pixels ``(batch, 3, 512, 512)``."""
+        margins: torch.Tensor = self.network(self.front_end(pixels))
+        return margins
+
+    @torch.no_grad()
+    def code(self, pixels: torch.Tensor) -> torch.Tensor:
+        """The plain hash of one canonical image ``(3, 512, 512)``: a bool vector of length ``bits``."""
+        return self.margins(pixels[None].to(self.device))[0].cpu() > 0
+
+    def matches(self, code: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        """The base matcher M_f (paper, Eq. base-matcher) on codes; broadcasts over batches."""
+        return (code ^ other).sum(-1) <= self.max_distance
+
+    def with_lowpass(self, lowpass: int | None) -> PerceptualHash:
+        """The same hash behind an m x m low-pass of the canonical image; None leaves it as it is."""
+        if lowpass is None or lowpass == self.lowpass:
+            return self
+        if self.lowpass is not None:
+            raise InputError(f"hash {self.name} has a low-pass of {self.lowpass} already")
+        return replace(self, front_end=self.front_end.low_pass(lowpass), lowpass=lowpass)
+
+    def with_threshold(self, threshold: float) -> PerceptualHash:
+        """The same hash with another matching threshold."""
+        return replace(self, threshold=threshold)
+
+    def to(self, device: torch.device | str) -> PerceptualHash:
+        """The same hash with its network on ``device``."""
+        return replace(self, network=self.network.to(device))
+
+    def describe(self) -> dict[str, Any]:
+        """What a listing shows."""
+        return {
+            "hash": self.name,
+            "version": self.version,
+            "bits": self.bits,
+            "input": "x".join(str(n) for n in self.front_end.shape),
+            "threshold": self.threshold,
+            "about": self.about,
+        }

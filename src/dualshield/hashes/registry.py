@@ -1,0 +1,82 @@
+"""Hashes by name, by entry point, or by card.
+
+A third-party package offers a hash through the entry-point group ``dualshield.hashes``: a function without
+arguments that returns a PerceptualHash. A YAML card (see card.py) needs no code at all.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from dualshield.errors import DualShieldError, InputError, MissingError
+from dualshield.hashes.contract import PerceptualHash
+
+ENTRY_POINT_GROUP = "dualshield.hashes"
+BUILT_IN = {"pdq": "dualshield.hashes.pdq", "neuralhash": "dualshield.hashes.neuralhash"}
+DEFAULT_HASH = "pdq"
+CARD_SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class HashState:
+    """One line of a listing: whether a hash can be used, and if not what to do."""
+
+    name: str
+    ready: bool
+    detail: str
+    hash: PerceptualHash | None = None
+
+
+def hash_names() -> list[str]:
+    """All names that ``get_hash`` knows, built-in ones first."""
+    plugged = sorted(point.name for point in entry_points(group=ENTRY_POINT_GROUP))
+    return [*BUILT_IN, *(name for name in plugged if name not in BUILT_IN)]
+
+
+def get_hash(spec: str) -> PerceptualHash:
+    """The hash called ``spec``, or the one a YAML card at that path describes."""
+    if spec.lower().endswith(CARD_SUFFIXES):
+        from dualshield.hashes.card import load_card
+
+        return load_card(Path(spec))
+    return _loader(spec)()
+
+
+def list_hashes() -> list[HashState]:
+    """Every known hash with its state."""
+    states = []
+    for name in hash_names():
+        try:
+            hash_ = get_hash(name)
+            states.append(HashState(name, True, hash_.about, hash_))
+        except MissingError as error:
+            states.append(HashState(name, False, str(error)))
+        except DualShieldError as error:
+            states.append(HashState(name, False, f"broken: {error}"))
+    return states
+
+
+def _loader(name: str) -> Callable[[], PerceptualHash]:
+    if name in BUILT_IN:
+        loader: Callable[[], PerceptualHash] = importlib.import_module(BUILT_IN[name]).load
+        return loader
+    for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
+        return _checked(name, point.load())
+    raise InputError(
+        f"unknown hash {name!r}: use one of {', '.join(hash_names())}, or the path of a card ending in .yaml"
+    )
+
+
+def _checked(name: str, loader: Callable[[], object]) -> Callable[[], PerceptualHash]:
+    def load() -> PerceptualHash:
+        found = loader()
+        if not isinstance(found, PerceptualHash):
+            raise InputError(f"hash {name}: its entry point returned {type(found).__name__}, not a PerceptualHash")
+        return found
+
+    return load

@@ -1,0 +1,17 @@
+"""Images: decoding, the canonical 512 x 512 space, linear front ends."""
+
+from dualshield.images.canonical import RADIUS_SPACE, CanonicalImage, canonicalise, load_image
+from dualshield.images.decode import DecodedImage, decode, list_images
+from dualshield.images.frontend import CANONICAL_SIZE, FrontEnd
+
+__all__ = [
+    "CANONICAL_SIZE",
+    "RADIUS_SPACE",
+    "CanonicalImage",
+    "DecodedImage",
+    "FrontEnd",
+    "canonicalise",
+    "decode",
+    "list_images",
+    "load_image",
+]

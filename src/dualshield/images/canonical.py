@@ -1,0 +1,53 @@
+"""The canonical image: RGB, 512 x 512, float32 in [0, 1]. Every budget and radius lives in this space."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from dualshield.images import axes
+from dualshield.images.decode import DecodedImage, decode
+from dualshield.images.frontend import CANONICAL_SIZE
+
+RADIUS_SPACE = "canonical-512"
+
+
+@dataclass(frozen=True, eq=False)
+class CanonicalImage:
+    """Canonical pixels ``(3, 512, 512)`` and, where known, the size of the upload they came from."""
+
+    pixels: torch.Tensor
+    name: str
+    upload_size: tuple[int, int] | None = None
+
+    @property
+    def upload_norm(self) -> float | None:
+        """``||B||_2`` of the resize from the upload's own pixels; a radius there is ``R / ||B||_2``."""
+        if self.upload_size is None:
+            return None
+        width, height = self.upload_size
+        return axes.resize_norm(height, CANONICAL_SIZE) * axes.resize_norm(width, CANONICAL_SIZE)
+
+    def to_8bit(self) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+        """``(512, 512, 3)`` uint8, rounded to nearest."""
+        rounded = (self.pixels.clamp(0, 1) * 255).round().to(torch.uint8)
+        return rounded.permute(1, 2, 0).contiguous().numpy()
+
+
+def canonicalise(image: DecodedImage) -> CanonicalImage:
+    """Antialiased bilinear resize, aspect ratio ignored, no rounding: a linear map of the upload."""
+    pixels = torch.from_numpy(image.pixels).permute(2, 0, 1)[None]
+    size = (CANONICAL_SIZE, CANONICAL_SIZE)
+    if pixels.shape[-2:] != size:
+        pixels = F.interpolate(pixels, size=size, mode="bilinear", antialias=True)
+    # Triangle weights are non-negative and sum to one: the clamp only removes float rounding.
+    return CanonicalImage(pixels[0].clamp(0, 1).contiguous(), image.name, (image.width, image.height))
+
+
+def load_image(source: str | os.PathLike[str] | bytes) -> CanonicalImage:
+    """Decode a file (or its bytes) into the canonical space; ImageError says why it cannot be."""
+    return canonicalise(decode(source))

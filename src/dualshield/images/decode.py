@@ -1,0 +1,238 @@
+"""Image files to RGB floats: one strict door for everything that arrives from outside.
+
+EXIF orientation is applied (unreadable EXIF counts as none; HEIC turns by its own property instead),
+transparency is laid over white, ICC profiles are ignored: samples are taken as sRGB. Of an animation the
+first frame is read, of a HEIC container the primary image. Whatever is wrong with an input leaves here as
+a one-line `ImageError`; only libtiff may, on damaged data, also write to stderr on its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError
+from pillow_heif import register_heif_opener
+
+from dualshield.errors import ImageError, InputError
+
+register_heif_opener()
+# Without any handler Python prints what Pillow logs about a bad TIFF; applications still get the records.
+logging.getLogger("PIL").addHandler(logging.NullHandler())
+
+MAX_PIXELS = 120_000_000
+MAX_BYTES = 512 * 2**20
+IMAGE_SUFFIXES = frozenset(
+    {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
+    | {".heic", ".heif", ".hif", ".avif"}
+)
+
+# AVIF before HEIF: both take the neutral "mif1" brand, but only the AVIF plugin looks at the codec on opening.
+_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "HEIF")
+_CONVERT = "convert it to JPEG or PNG"
+_TILE_WIDTH, _TILE_LENGTH = 322, 323
+_ORIENTATIONS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class DecodedImage:
+    """An upright image; `pixels` is (height, width, 3) RGB, float32 in [0,1], C-contiguous."""
+
+    pixels: npt.NDArray[np.float32]
+    width: int
+    height: int
+    name: str
+    format: str
+
+
+def decode(source: str | os.PathLike[str] | bytes, *, max_pixels: int = MAX_PIXELS) -> DecodedImage:
+    """Decode a file, or the bytes of one; the size in the header is checked before any pixel is decoded."""
+    if max_pixels < 1:
+        raise InputError(f"max_pixels is {max_pixels}; give at least 1")
+    name = "<bytes>" if isinstance(source, bytes) else os.fsdecode(source)
+    data = source if isinstance(source, bytes) else _read(name)
+    if not data:
+        raise _error(name, "the file is empty", "copy or download it again")
+    if len(data) > MAX_BYTES:
+        raise _too_many_bytes(name, len(data))
+    try:
+        with _pillow_guard(max_pixels), Image.open(BytesIO(data), formats=_FORMATS) as image:
+            _check_size(image.size, max_pixels, name)
+            # libtiff makes room for a whole tile, however small the image it belongs to.
+            tags = getattr(image, "tag_v2", {})
+            _check_size((tags.get(_TILE_WIDTH, 1), tags.get(_TILE_LENGTH, 1)), max_pixels, name)
+            image.load()
+            _check_size(image.size, max_pixels, name)  # HEIF may only learn its true size while decoding
+            pixels = _to_rgb(image, name)
+            # MPO is what Pillow calls a JPEG with further pictures (previews, depth) behind the first one.
+            kind = "JPEG" if image.format == "MPO" else str(image.format)
+    except ImageError:
+        raise
+    except UnidentifiedImageError as error:
+        what = "not a readable JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC or AVIF image"
+        raise _error(name, what, f"{_CONVERT}, or replace it if it is damaged") from error
+    except (Image.DecompressionBombError, MemoryError) as error:
+        raise _error(name, "too large to decode safely", "scale it down first") from error
+    except Exception as error:  # Pillow's decoders raise almost anything on damaged data
+        what = f"damaged or truncated image data ({type(error).__name__}: {_reason(error)})"
+        raise _error(name, what, "replace it with an intact copy") from error
+    return DecodedImage(pixels, pixels.shape[1], pixels.shape[0], name, kind)
+
+
+def list_images(folder: str | os.PathLike[str]) -> list[Path]:
+    """The image files directly in a folder, by suffix, sorted by name, hidden ones left out."""
+    name = os.fsdecode(folder)
+    try:
+        # Not Path.iterdir: to it an empty name is the current folder, not a missing one.
+        with os.scandir(name) as entries:
+            shown = [Path(name, entry) for entry in sorted(e.name for e in entries) if not entry.startswith(".")]
+        images = [path for path in shown if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file()]
+    except FileNotFoundError as error:
+        raise _error(name, "no such folder", "check the path") from error
+    except NotADirectoryError as error:
+        raise _error(name, "not a folder", "give the folder that holds the images") from error
+    except (OSError, ValueError) as error:
+        raise _error(name, f"cannot be listed ({_reason(error)})", "check its permissions") from error
+    if not images:
+        raise _error(name, "holds no images", f"known suffixes are {' '.join(sorted(IMAGE_SUFFIXES))}")
+    return images
+
+
+def _error(name: str, what: str, todo: str) -> ImageError:
+    return ImageError(f"{name if name.isprintable() else ascii(name)}: {what}; {todo}")
+
+
+def _too_many_bytes(name: str, size: int) -> ImageError:
+    return _error(name, f"{size:,} bytes is more than {MAX_BYTES:,}", f"{_CONVERT} of a smaller size")
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(getattr(error, "strerror", None) or error).split())[:200]
+
+
+def _read(name: str) -> bytes:
+    """The whole of a regular file; pipes and devices are refused without waiting for them."""
+    try:
+        _regular_size(name, os.stat(name))  # noqa: PTH116 - to Path an empty name is the current folder
+        # Non-blocking, because a pipe could take the file's place after the check above.
+        flag: int = getattr(os, "O_NONBLOCK", 0)
+        with open(name, "rb", opener=lambda path, flags: os.open(path, flags | flag)) as file:
+            return file.read(_regular_size(name, os.fstat(file.fileno())))
+    except FileNotFoundError as error:
+        raise _error(name, "no such file", "check the path") from error
+    except PermissionError as error:
+        raise _error(name, "no permission to read it", "change its permissions") from error
+    except (OSError, ValueError, MemoryError) as error:
+        raise _error(name, f"cannot be read ({_reason(error)})", "check the path and the disk") from error
+
+
+def _regular_size(name: str, status: os.stat_result) -> int:
+    if stat.S_ISDIR(status.st_mode):
+        raise _error(name, "this is a folder", "give an image file")
+    if not stat.S_ISREG(status.st_mode):
+        raise _error(name, "not a regular file (pipe, socket or device)", "save it as a file first")
+    if status.st_size > MAX_BYTES:
+        raise _too_many_bytes(name, status.st_size)
+    return status.st_size
+
+
+def _check_size(size: tuple[int, int], max_pixels: int, name: str) -> None:
+    width, height = size
+    if width < 1 or height < 1:
+        raise _error(name, f"has no pixels ({width} x {height})", "replace it with an intact copy")
+    if width * height > max_pixels:
+        raise _error(name, f"{width} x {height} is more than {max_pixels:,} pixels", "scale it down first")
+
+
+def _to_rgb(image: ImageFile.ImageFile, name: str) -> npt.NDArray[np.float32]:
+    try:  # a TIFF has been turned on loading and no longer says so
+        turn = _ORIENTATIONS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except Exception:
+        turn = None
+    upright = image if turn is None else image.transpose(turn)
+    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+        tags = dict(getattr(image, "tag_v2", {}))
+        return np.repeat(_deep_grey(upright, tags, name)[..., None], 3, axis=2)
+    if not image.has_transparency_data:
+        rgb = np.asarray(upright.convert("RGB")).astype(np.float32)
+        rgb /= 255
+        return rgb
+    if upright.mode == "La":  # Pillow has no direct way from premultiplied grey to RGBA
+        upright = upright.convert("LA")
+    rgba = np.asarray(upright.convert("RGBA"))
+    alpha = rgba[..., 3:].astype(np.float32) / 255
+    rgb = rgba[..., :3].astype(np.float32, order="C")
+    rgb /= 255
+    rgb *= alpha
+    rgb += 1 - alpha
+    return np.clip(rgb, 0, 1, out=rgb)
+
+
+def _deep_grey(image: Image.Image, tags: dict[int, object], name: str) -> npt.NDArray[np.float32]:
+    """Grey of more than 8 bits; Pillow's own conversion would clip it to white."""
+    samples = np.asarray(image)
+    white = 1 if image.mode == "F" else 65535
+    if tags.get(ExifTags.Base.BitsPerSample) == (12,):
+        white = 4095
+    # Written so that NaN fails too.
+    if not (samples.min() >= 0 and samples.max() <= white):
+        raise _error(name, f"grey samples outside [0, {white}]", f"rescale it, or {_CONVERT}")
+    grey = samples.astype(np.float32)
+    grey /= white
+    # WhiteIsZero, which Pillow itself undoes for up to 8 bits only.
+    if tags.get(ExifTags.Base.PhotometricInterpretation) == 0:
+        np.subtract(1, grey, out=grey)
+    if isinstance(transparent := image.info.get("transparency"), int):
+        grey[samples == transparent] = 1
+    return grey
+
+
+_guard_lock = threading.Lock()
+_guard_limits: list[int] = []
+_guard_saved: list[tuple[int | None, bool, warnings.catch_warnings[None]]] = []
+
+
+@contextmanager
+def _pillow_guard(max_pixels: int) -> Iterator[None]:
+    """Pillow's global switches set to what we need, and put back when the last decoding thread is done.
+
+    Its pixel limit warns at one and raises at two times its value; with ours in place it stays a second
+    barrier beside `_check_size`, e.g. for WebP, which makes room for its pixels on opening already.
+    """
+    with _guard_lock:
+        if not _guard_limits:
+            quiet = warnings.catch_warnings()
+            quiet.__enter__()
+            warnings.filterwarnings("ignore", module=r"PIL\.|pillow_heif\.")
+            _guard_saved.append((Image.MAX_IMAGE_PIXELS, ImageFile.LOAD_TRUNCATED_IMAGES, quiet))
+            ImageFile.LOAD_TRUNCATED_IMAGES = False
+        _guard_limits.append(max_pixels)
+        Image.MAX_IMAGE_PIXELS = max(_guard_limits)
+    try:
+        yield
+    finally:
+        with _guard_lock:
+            _guard_limits.remove(max_pixels)
+            if _guard_limits:
+                Image.MAX_IMAGE_PIXELS = max(_guard_limits)
+            else:
+                Image.MAX_IMAGE_PIXELS, ImageFile.LOAD_TRUNCATED_IMAGES, quiet = _guard_saved.pop()
+                quiet.__exit__(None, None, None)

@@ -1,0 +1,1 @@
+"""Smoothing: certificate statistics, noise, engines, the smoothed matcher and its calibration."""

@@ -1,0 +1,348 @@
+"""Calibration: measure a grid of (low-pass, sigma) on photos, and choose where to deploy (MATH.md 5).
+
+Chosen is the point with the highest mean certified radius among those whose collisions stay at the level of the
+unprotected hash and whose benign variants match within one point of it. Too much noise makes every image hash like
+noise, low-texture images first; so blank images stand among the unrelated ones, as queries and as references.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dualshield.errors import InputError
+from dualshield.hashes.contract import PerceptualHash
+from dualshield.images.canonical import CanonicalImage
+from dualshield.images.frontend import CANONICAL_SIZE
+from dualshield.smoothing.config import DEFAULT_N
+from dualshield.smoothing.engines import make_engine
+from dualshield.smoothing.enrolment import draw_bank, expected_radius
+from dualshield.smoothing.noise import GaussianSource
+from dualshield.smoothing.profile import GridPoint, Profile, Rates
+from dualshield.smoothing.reference import majority
+from dualshield.smoothing.sampler import Sampler
+from dualshield.smoothing.statistics import certified_radius, clopper_pearson_lower
+from dualshield.transforms import LOWEST_INTENSITY
+
+VARIANT_TOLERANCE = 0.01
+ENROL_DRAWS = 101
+
+Grid = tuple[tuple[int | None, tuple[float, ...]], ...]
+DEFAULT_GRID: Grid = (
+    (None, (0.1, 0.2, 0.4, 0.8, 1.2)),
+    (64, (0.4, 0.8, 1.2, 1.6)),
+    (32, (0.4, 0.8, 1.6, 2.4, 3.2)),
+)
+
+
+@dataclass(frozen=True)
+class CalibrationPlan:
+    """How much to measure. The first ``radius_images`` of the photos give the identity radius, and so on."""
+
+    grid: Grid = DEFAULT_GRID
+    images: int = 100
+    variant_images: int = 40
+    radius_images: int = 12
+    draws: int = 1000
+    vote_draws: int = 33
+    alpha: float = 1e-3
+    seed: int = 2026
+
+    def __post_init__(self) -> None:
+        least = (("images", self.images, 2), ("draws", self.draws, 1), ("vote draws", self.vote_draws, 1))
+        for name, value, bound in (
+            *least,
+            ("radius images", self.radius_images, 1),
+            ("variant images", self.variant_images, 1),
+        ):
+            if value < bound:
+                raise InputError(f"calibration: {name} {value} is below {bound}")
+        if not 0 < self.alpha < 1:
+            raise InputError(f"alpha {self.alpha} is not in (0, 1)")
+        if not 0 <= self.seed < 2**63:
+            raise InputError(f"calibration: seed {self.seed} is not between 0 and 2^63 - 1")
+        sigmas = [sigma for _, row in self.grid for sigma in row]
+        if not sigmas or any(not (math.isfinite(sigma) and sigma > 0) for sigma in sigmas):
+            raise InputError("calibration: the grid needs positive sigmas")
+        if len({lowpass for lowpass, _ in self.grid}) < len(self.grid):
+            raise InputError("calibration: the grid names a low-pass twice")
+
+
+def blank_images() -> list[CanonicalImage]:
+    """Images with (next to) nothing in them."""
+    size = CANONICAL_SIZE
+    ramp = torch.linspace(0.3, 0.7, size).expand(3, size, size)
+    faint = 0.5 + 0.01 * torch.randn(3, size, size, generator=torch.Generator().manual_seed(0))
+    flat = {f"flat-{v}": torch.full((3, size, size), v) for v in (0.0, 0.5, 1.0)}
+    return [CanonicalImage(p.contiguous(), n) for n, p in {**flat, "ramp": ramp, "faint-noise": faint}.items()]
+
+
+def threshold_for(fpr: float, plain: torch.Tensor) -> float:
+    """The largest bit error rate whose matches among the unrelated ``plain`` codes stay within ``fpr``."""
+    if not 0 < fpr < 1:
+        raise InputError(f"false-match rate {fpr} is not in (0, 1)")
+    count, bits = plain.shape
+    pairs = count * (count - 1) // 2
+    if pairs * fpr < 1:
+        raise InputError(f"a false-match rate of {fpr:g} cannot be measured on {pairs} pairs; give more images")
+    histogram = torch.zeros(bits + 1, dtype=torch.long)
+    for i in range(count - 1):
+        histogram += torch.bincount((plain[i + 1 :] ^ plain[i]).sum(1), minlength=bits + 1)
+    within = histogram.cumsum(0) <= fpr * pairs
+    distance = int(within.sum()) - 1
+    if distance < 0:
+        raise InputError(
+            f"even identical codes occur more often than {fpr:g} among these images: duplicates in the data?"
+        )
+    # Half a step above the distance: floor(threshold * bits) is safe from rounding.
+    return min((distance + 0.5) / bits, 0.499)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """How positives fared against one kind of reference at one sigma."""
+
+    identity_radius: torch.Tensor  # (radius images,)
+    variant_radius: torch.Tensor  # (radius images / 6, variants)
+    variant_matched: torch.Tensor  # (variant images, variants)
+
+
+@dataclass(frozen=True)
+class _Level:
+    """Everything drawn at one sigma behind one low-pass."""
+
+    sigma: float
+    consensus: torch.Tensor  # (images, bits)
+    expected: torch.Tensor  # (images,): the radius enrolment would expect
+    queries: torch.Tensor  # (images, vote draws, bits)
+    own: _Outcome  # against the consensus
+    plain: _Outcome  # against the plain hash, as found in an external list
+
+
+class Calibration:
+    """One calibration run; ``run`` can be interrupted and resumed through its journal."""
+
+    def __init__(
+        self,
+        hash_: PerceptualHash,
+        photos: Sequence[CanonicalImage],
+        plan: CalibrationPlan,
+        *,
+        engine: str = "auto",
+        device: str = "cpu",
+        batch_size: int | None = None,
+    ) -> None:
+        if len(photos) < 2:
+            raise InputError(f"calibration needs at least 2 photos, got {len(photos)}")
+        # Whatever cannot be used fails here, not after hours of measuring.
+        make_engine(hash_, engine, device, batch_size)
+        self.hash = hash_.to(device)
+        self.hashes = {lowpass: self.hash.with_lowpass(lowpass) for lowpass, _ in plan.grid}
+        self.plan = plan
+        self.photos = list(photos[: plan.images])
+        self.images = [*self.photos, *blank_images()]
+        self.engine_name = engine
+        self.device = device
+        self.batch_size = batch_size
+        self.variants = [
+            [transform(photo.pixels, seed=plan.seed) for transform in LOWEST_INTENSITY]
+            for photo in self.photos[: plan.variant_images]
+        ]
+        self.plain = torch.stack([self.hash.code(image.pixels) for image in self.images])
+
+    def run(self, journal: Path | None = None, progress: Callable[[str, int, int], None] = lambda *_: None) -> Profile:
+        """Measure what the journal does not hold yet, then choose."""
+        done = self._read_journal(journal)
+        grid: list[GridPoint] = []
+        before = 0
+        total = sum(len(sigmas) for _, sigmas in self.plan.grid)
+        for lowpass, sigmas in self.plan.grid:
+
+            def report(what: str, done_here: int, start: int = before) -> None:
+                progress(what, start + done_here, total)
+
+            points = done.get(lowpass) or self._measure(lowpass, sorted(sigmas), report)
+            before += len(sigmas)
+            grid += points
+            if journal is not None and lowpass not in done:
+                with journal.open("a", encoding="utf-8") as file:
+                    # A line of its own, also behind one that an interruption cut short.
+                    file.write("\n" + json.dumps([asdict(point) for point in points]) + "\n")
+        return choose(self.hash, self._unprotected(), grid, self._described())
+
+    # -- measuring ---------------------------------------------------------------------------------
+
+    def _measure(
+        self, lowpass: int | None, sigmas: Sequence[float], report: Callable[[str, int], None]
+    ) -> list[GridPoint]:
+        """All sigmas behind one low-pass, smallest first."""
+        hash_ = self.hashes[lowpass]
+        engine = make_engine(hash_, self.engine_name, self.device, self.batch_size)
+        sampler = Sampler(hash_, engine, "linear", self.device)
+        # Each low-pass has its own stream, so that a resumed run draws what an uninterrupted one does.
+        source = GaussianSource.from_seed(self.plan.seed).fork(f"low-pass {lowpass}")
+        levels: list[_Level] = []
+        points = []
+        for sigma in sigmas:
+            report(f"low-pass {lowpass or 'none'}, sigma {sigma:g}", len(levels))
+            levels.append(self._draw_level(sampler, sigma, source))
+            points.append(GridPoint(lowpass, sigma, self._deployed(levels), self._external(levels[-1])))
+        return points
+
+    def _draw_level(self, sampler: Sampler, sigma: float, source: GaussianSource) -> _Level:
+        plan = self.plan
+
+        def draw(pixels: torch.Tensor, draws: int) -> torch.Tensor:
+            return draw_bank(sampler, pixels, sigma, draws, source)
+
+        banks = [draw(image.pixels, ENROL_DRAWS) for image in self.images]
+        consensus = torch.stack([majority(bank) for bank in banks])
+        expected = [expected_radius(bank, self.hash, "code", sigma, DEFAULT_N, plan.alpha) for bank in banks]
+        identity = [draw(image.pixels, plan.draws) for image in self.photos[: plan.radius_images]]
+        measured = max(1, plan.radius_images // 6)
+        variants = [
+            [draw(variant, plan.draws if i < measured else plan.vote_draws) for variant in of_photo]
+            for i, of_photo in enumerate(self.variants)
+        ]
+
+        def outcome(references: torch.Tensor) -> _Outcome:
+            return _Outcome(
+                torch.tensor([self._radius(codes, references[i], sigma) for i, codes in enumerate(identity)]),
+                torch.tensor(
+                    [[self._radius(c, references[i], sigma) for c in of] for i, of in enumerate(variants[:measured])]
+                ),
+                torch.tensor([[self._majority(c, references[i]) for c in of] for i, of in enumerate(variants)]),
+            )
+
+        queries = torch.stack([draw(image.pixels, plan.vote_draws) for image in self.images])
+        return _Level(
+            sigma, consensus, torch.tensor(expected), queries, own=outcome(consensus), plain=outcome(self.plain)
+        )
+
+    def _radius(self, codes: torch.Tensor, reference: torch.Tensor, sigma: float) -> float:
+        votes = int(self.hash.matches(codes, reference).sum())
+        return certified_radius(clopper_pearson_lower(votes, len(codes), self.plan.alpha), sigma)
+
+    def _majority(self, codes: torch.Tensor, reference: torch.Tensor) -> bool:
+        return float(self.hash.matches(codes, reference).float().mean()) > 0.5
+
+    def _deployed(self, levels: list[_Level]) -> Rates:
+        """Rates when each reference takes, as enrolment does, its best sigma among the levels."""
+        expected = torch.stack([level.expected for level in levels])
+        best = [int(i) for i in expected.argmax(0)]  # the first, so the smallest sigma, where all are 0
+        unrelated = [
+            self._unrelated(i, levels[level].consensus[i], levels[level].queries) for i, level in enumerate(best)
+        ]
+        return _rates(
+            [levels[best[i]].own.identity_radius[i] for i in range(len(levels[0].own.identity_radius))],
+            [levels[best[i]].own.variant_radius[i] for i in range(len(levels[0].own.variant_radius))],
+            [levels[best[i]].own.variant_matched[i] for i in range(len(self.variants))],
+            torch.cat(unrelated),
+        )
+
+    def _external(self, level: _Level) -> Rates:
+        unrelated = [self._unrelated(i, code, level.queries) for i, code in enumerate(self.plain)]
+        outcome = level.plain
+        return _rates(
+            [*outcome.identity_radius], [*outcome.variant_radius], [*outcome.variant_matched], torch.cat(unrelated)
+        )
+
+    def _unrelated(self, index: int, reference: torch.Tensor, queries: torch.Tensor) -> torch.Tensor:
+        """Match probabilities of one reference with all unrelated queries; two blanks are not unrelated."""
+        others = torch.ones(len(queries), dtype=torch.bool)
+        others[index] = False
+        if index >= len(self.photos):
+            others[len(self.photos) :] = False
+        return self.hash.matches(queries[others], reference).float().mean(1)
+
+    def _unprotected(self) -> Rates:
+        """The same rates for the plain hash: one noiseless draw, no radius."""
+        matched = [
+            torch.tensor([bool(self.hash.matches(self.hash.code(variant), self.plain[i])) for variant in of_photo])
+            for i, of_photo in enumerate(self.variants)
+        ]
+        unrelated = [self._unrelated(i, code, self.plain[:, None]) for i, code in enumerate(self.plain)]
+        return _rates([torch.zeros(1)], [torch.zeros(1)], matched, torch.cat(unrelated))
+
+    # -- journal -----------------------------------------------------------------------------------
+
+    def _described(self) -> dict[str, Any]:
+        return {
+            **asdict(self.plan),
+            "photos": len(self.photos),
+            "threshold": self.hash.threshold,
+            "hash": f"{self.hash.name} {self.hash.version}",
+        }
+
+    def _read_journal(self, journal: Path | None) -> dict[int | None, list[GridPoint]]:
+        header = json.dumps({**self._described(), "names": [p.name for p in self.photos]}, sort_keys=True)
+        if journal is None:
+            return {}
+        try:
+            if not journal.exists():
+                journal.write_text(header + "\n", encoding="utf-8")
+                return {}
+            lines = journal.read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError as error:
+            raise InputError(f"cannot use the journal {journal}: {error.strerror}") from error
+        if not lines or lines[0] != header:
+            raise InputError(
+                f"{journal} belongs to a calibration with other settings; delete it or choose another output"
+            )
+        done = {}
+        for line in lines[1:]:
+            try:
+                points = [GridPoint.parse(data) for data in json.loads(line)]
+            except (ValueError, TypeError, KeyError):
+                continue  # the line an interruption cut short; it is measured again
+            done[points[0].lowpass] = points
+        return done
+
+
+def _rates(
+    identity: list[torch.Tensor], variants: list[torch.Tensor], matched: list[torch.Tensor], unrelated: torch.Tensor
+) -> Rates:
+    return Rates(
+        radius_identity=float(torch.stack(identity).mean()),
+        radius_variants=float(torch.stack(variants).mean()),
+        variants_matched=float(torch.stack(matched).float().mean()),
+        collisions=float((unrelated > 0.5).float().mean()),
+        worst_unrelated=float(unrelated.max()),
+    )
+
+
+def choose(hash_: PerceptualHash, unprotected: Rates, grid: Sequence[GridPoint], measured: dict[str, Any]) -> Profile:
+    """The grid point to deploy, for enrolled references and for bare external codes."""
+
+    def best(rates: Callable[[GridPoint], Rates]) -> GridPoint:
+        allowed = [
+            point
+            for point in grid
+            if rates(point).collisions <= unprotected.collisions
+            and rates(point).variants_matched >= unprotected.variants_matched - VARIANT_TOLERANCE
+        ]
+        if not allowed:
+            raise InputError(
+                f"calibration of {hash_.name}: every sigma of the grid costs collisions or variants; try smaller ones"
+            )
+        return max(allowed, key=lambda point: rates(point).radius_identity)
+
+    own, external = best(lambda p: p.consensus), best(lambda p: p.external)
+    return Profile(
+        hash=hash_.name,
+        hash_version=hash_.version,
+        threshold=hash_.threshold,
+        lowpass=own.lowpass,
+        sigma=own.sigma,
+        external_lowpass=external.lowpass,
+        external_sigma=external.sigma,
+        unprotected=unprotected,
+        grid=tuple(grid),
+        measured=measured,
+    )

@@ -1,0 +1,86 @@
+"""Engines run a hash forward, fast, from the core of its front end on; gradients always go through torch.
+
+An engine turns a stream of core batches into a stream of margins. It asks for the next batch while the last
+one is being computed, so noise generation overlaps with inference and memory does not grow with the stream.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Literal, Protocol, get_args
+
+import torch
+
+from dualshield.errors import InputError
+from dualshield.hashes.contract import PerceptualHash
+
+logger = logging.getLogger(__name__)
+
+EngineName = Literal["auto", "openvino", "torch"]
+
+
+class Engine(Protocol):
+    """Anything that maps batches of cores ``(b, *front_end.core_shape)`` to margins ``(b, bits)``."""
+
+    name: str
+    batch_size: int
+
+    def run(self, batches: Iterable[torch.Tensor]) -> Iterator[torch.Tensor]:
+        """Margins of each batch, in order."""
+        ...
+
+
+class TorchEngine:
+    """The network itself, on any torch device."""
+
+    def __init__(self, hash_: PerceptualHash, device: torch.device | str, batch_size: int) -> None:
+        self.name = "torch" if torch.device(device).type == "cpu" else f"torch-{torch.device(device).type}"
+        self._device = device
+        self._network = torch.nn.Sequential(hash_.front_end.expansion(), hash_.network).to(device)
+        self.batch_size = batch_size
+
+    @torch.inference_mode()
+    def _forward(self, cores: torch.Tensor) -> torch.Tensor:
+        margins: torch.Tensor = self._network(cores.to(self._device))
+        return margins
+
+    def run(self, batches: Iterable[torch.Tensor]) -> Iterator[torch.Tensor]:
+        for cores in batches:
+            yield self._forward(cores)
+
+
+def make_engine(
+    hash_: PerceptualHash, name: str = "auto", device: str = "cpu", batch_size: int | None = None
+) -> Engine:
+    """The engine asked for; ``auto`` takes OpenVINO for networks with weights on the CPU, else torch."""
+    if name not in get_args(EngineName):
+        raise InputError(f"unknown engine {name!r}: use one of {', '.join(get_args(EngineName))}")
+    if batch_size is not None and batch_size < 1:
+        raise InputError(f"batch size {batch_size} is below 1")
+    _check_device(device)
+    from dualshield.smoothing.openvino_engine import OpenVinoEngine
+
+    on_cpu = torch.device(device).type == "cpu"
+    if name == "openvino":
+        if not on_cpu:
+            raise InputError(f"engine openvino runs on the CPU, not on {device}; use --engine torch")
+        return OpenVinoEngine(hash_, batch_size or hash_.preferred_batch)
+    if name == "torch" or not on_cpu or hash_.is_light:
+        return TorchEngine(hash_, device, batch_size or hash_.preferred_batch)
+    try:
+        return OpenVinoEngine(hash_, batch_size or hash_.preferred_batch)
+    except Exception as error:  # any failure of the fast path has a correct slow answer
+        logger.warning("OpenVINO cannot run %s (%s); using torch, several times slower", hash_.name, error)
+        return TorchEngine(hash_, device, batch_size or hash_.preferred_batch)
+
+
+def _check_device(device: str) -> None:
+    try:
+        kind = torch.device(device).type
+    except RuntimeError as error:
+        raise InputError(f"unknown device {device!r}: use cpu or cuda") from error
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"device {device}: this machine or this build of torch has no CUDA; use --device cpu")
+    if kind not in ("cpu", "cuda"):
+        raise InputError(f"device {device!r} is not supported: use cpu or cuda")

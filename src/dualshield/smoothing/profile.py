@@ -1,0 +1,170 @@
+"""Calibrated defaults of a hash: which low-pass, sigma and threshold to deploy, and the rates measured there."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import asdict, astuple, dataclass, field, fields, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from dualshield.errors import InputError
+from dualshield.hashes.registry import CARD_SUFFIXES
+from dualshield.smoothing.config import MatcherConfig
+
+PROFILE_SUFFIX = ".profile.json"
+# Without a calibration: small enough that no sensible hash collapses.
+UNCALIBRATED_SIGMA = 0.1
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What one way of keeping references achieved at one grid point."""
+
+    radius_identity: float  # mean certified radius of (photo, same photo)
+    radius_variants: float  # mean certified radius of (photo, benign variant), 0 where not certified as a match
+    variants_matched: float  # fraction of benign variants that match
+    collisions: float  # fraction of ordered unrelated pairs, photo-photo and photo-blank, that match
+    worst_unrelated: float  # largest single-draw match probability seen among those pairs
+
+
+@dataclass(frozen=True)
+class GridPoint:
+    """One (low-pass, sigma).
+
+    ``consensus``: references enrolled as deployed, each with the best sigma of the grid up to this one.
+    ``external``: bare codes of the plain hash, at exactly this sigma.
+    """
+
+    lowpass: int | None
+    sigma: float
+    consensus: Rates
+    external: Rates
+
+    @staticmethod
+    def parse(data: dict[str, Any]) -> GridPoint:
+        """From its JSON object."""
+        return GridPoint(data["lowpass"], data["sigma"], Rates(**data["consensus"]), Rates(**data["external"]))
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The outcome of a calibration; JSON on disk."""
+
+    hash: str
+    hash_version: str
+    threshold: float
+    lowpass: int | None
+    sigma: float
+    external_lowpass: int | None
+    external_sigma: float
+    unprotected: Rates
+    grid: tuple[GridPoint, ...]
+    measured: dict[str, Any] = field(default_factory=dict)  # images, draws, alpha, seed, date, command, engine
+
+    def sigma_grid(self, most: float | None = None) -> tuple[float, ...]:
+        """The sigmas measured at the profile's low-pass whose collisions stay at the unprotected level."""
+        return tuple(
+            point.sigma
+            for point in self.grid
+            if point.lowpass == self.lowpass
+            and point.consensus.collisions <= self.unprotected.collisions
+            and (most is None or point.sigma <= most)
+        )
+
+    def config(self) -> MatcherConfig:
+        """The default matcher: linear noise, mode code, each reference's sigma up to the profile's."""
+        return MatcherConfig(
+            sigma="auto", lowpass=self.lowpass, threshold=self.threshold, sigma_grid=self.sigma_grid(self.sigma)
+        )
+
+    def at_lowpass(self, lowpass: int | None) -> Profile:
+        """The same measurements, deployed behind another low-pass of the grid."""
+        if lowpass == self.lowpass:
+            return self
+        sigmas = replace(self, lowpass=lowpass).sigma_grid()
+        if not sigmas:
+            raise InputError(
+                f"low-pass {lowpass or 'none'} is not among those calibrated for {self.hash}: give sigma as a number"
+            )
+        return replace(self, lowpass=lowpass, sigma=max(sigmas))
+
+    def widest_config(self) -> MatcherConfig:
+        """``--sigma auto``: any sigma of the grid that costs no collisions, for the largest identity radius."""
+        return replace(self.config(), sigma_grid=self.sigma_grid())
+
+    def external_config(self) -> MatcherConfig:
+        """For bare codes of the plain hash, where there is no image to enrol."""
+        return MatcherConfig(sigma=self.external_sigma, lowpass=self.external_lowpass, threshold=self.threshold)
+
+    def save(self, file: Path) -> None:
+        """Write atomically: an old profile is replaced as a whole or not at all."""
+        partial = file.with_name(f".{file.name}.{os.getpid()}")
+        try:
+            partial.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+            partial.replace(file)
+        except OSError as error:
+            with suppress(OSError):
+                partial.unlink()
+            raise InputError(f"cannot write the profile {file}: {error.strerror}") from error
+
+    @staticmethod
+    def load(file: Path) -> Profile:
+        """Read a profile written by ``save``."""
+        try:
+            return Profile.parse(file.read_text(encoding="utf-8"), str(file))
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"cannot read the profile {file}: {error}") from error
+
+    @staticmethod
+    def parse(text: str, name: str) -> Profile:
+        """A profile from its JSON text."""
+        try:
+            data = json.loads(text)
+            grid = tuple(GridPoint.parse(point) for point in data["grid"])
+            values = {f.name: data[f.name] for f in fields(Profile)}
+            values.update(grid=grid, unprotected=Rates(**data["unprotected"]))
+            profile = Profile(**values)
+            profile._check_types()
+            profile.config()
+            profile.external_config()
+            return profile
+        except (KeyError, TypeError, ValueError, RecursionError, InputError) as error:
+            raise InputError(
+                f"{name} is not a DualShield profile ({error!r}); write one with dualshield calibrate"
+            ) from error
+
+    def _check_types(self) -> None:
+        rates = [self.unprotected, *(r for point in self.grid for r in (point.consensus, point.external))]
+        sigmas = [self.sigma, self.external_sigma, *(point.sigma for point in self.grid)]
+        lowpasses = [self.lowpass, self.external_lowpass, *(point.lowpass for point in self.grid)]
+        for number in (self.threshold, *sigmas, *(value for r in rates for value in astuple(r))):
+            if not isinstance(number, int | float):
+                raise TypeError(f"{number!r} is not a number")
+        for lowpass in lowpasses:
+            if not isinstance(lowpass, int | None):
+                raise TypeError(f"low-pass {lowpass!r} is not a whole number")
+
+
+def profile_file(spec: str) -> Path | None:
+    """Where the profile of a card lies: beside it. Named hashes ship theirs with the package."""
+    if not spec.lower().endswith(CARD_SUFFIXES):
+        return None
+    return Path(spec).with_suffix(PROFILE_SUFFIX)
+
+
+def find_profile(spec: str) -> Profile | None:
+    """The calibrated profile of a hash name or card, or None where there is none."""
+    file = profile_file(spec)
+    if file is not None:
+        return Profile.load(file) if file.exists() else None
+    shipped = resources.files("dualshield") / "profiles" / f"{spec}.json"
+    return Profile.parse(shipped.read_text(encoding="utf-8"), shipped.name) if shipped.is_file() else None
+
+
+def default_config(spec: str, profile: Profile | None = None) -> MatcherConfig:
+    """The matcher to deploy for a hash: from its profile, or a cautious one where it was never calibrated."""
+    profile = profile or find_profile(spec)
+    return profile.config() if profile else MatcherConfig(sigma=UNCALIBRATED_SIGMA)

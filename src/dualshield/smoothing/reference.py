@@ -1,0 +1,66 @@
+"""What the matcher keeps of a reference, and which code each vote compares with.
+
+The guarantee holds for any distribution of the reference code that does not depend on the query (MATH.md 2):
+
+* ``paired``: hash of the reference under fresh noise, for every vote (the paper);
+* ``bank``: a uniformly drawn entry of K noisy codes computed once; the image is never hashed again;
+* ``code``: one fixed code, the bitwise majority of such a bank or a bare code from an external list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from dualshield.smoothing.noise import GaussianSource
+from dualshield.smoothing.sampler import Sampler
+
+ReferenceMode = Literal["code", "bank", "paired"]
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """An enrolled reference: its sigma, its plain hash, and what its votes are drawn from."""
+
+    name: str
+    sigma: float
+    plain: torch.Tensor  # (bits,) bool: the unprotected hash, shown as the distance, never voted with
+    code: torch.Tensor  # (bits,) bool: what mode `code` votes with
+    bank: torch.Tensor | None = None  # (K, bits) bool
+    pixels: torch.Tensor | None = None  # canonical, only where votes need the image itself
+
+    @property
+    def mode(self) -> ReferenceMode:
+        """Which of the three distributions this is."""
+        if self.pixels is not None:
+            return "paired"
+        return "code" if self.bank is None else "bank"
+
+    def pair(
+        self,
+        query_codes: Iterator[torch.Tensor],
+        draws: int,
+        sampler: Sampler,
+        source: GaussianSource,
+        *,
+        batch: int | None = None,
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Each batch of query codes with the reference codes its votes compare with, one per query draw."""
+        if self.pixels is not None:
+            noisy = sampler.codes(self.pixels, self.sigma, draws, source.fork("paired"), batch=batch)
+            yield from zip(query_codes, noisy, strict=True)
+            return
+        entries = source.fork("bank entries")
+        for codes in query_codes:
+            if self.bank is None:
+                yield codes, self.code
+            else:
+                yield codes, self.bank[entries.integers(len(codes), len(self.bank))]
+
+
+def majority(bank: torch.Tensor) -> torch.Tensor:
+    """The bitwise majority of a bank ``(K, bits)``; K is odd, so there are no ties."""
+    return bank.sum(0) * 2 > len(bank)

@@ -1,0 +1,62 @@
+"""A stream of i.i.d. hash codes of one image under Gaussian noise on its canonical pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import torch
+
+from dualshield.hashes.contract import PerceptualHash
+from dualshield.smoothing.engines import Engine
+from dualshield.smoothing.noise import GaussianSource
+
+NoiseKind = Literal["linear", "clipped"]
+
+# A clipped draw holds all 786,432 canonical pixels: small batches keep the peak memory flat.
+CLIPPED_BATCH = 4
+
+
+class Sampler:
+    """Draws noisy codes of canonical images.
+
+    ``clipped`` is the paper's noise: on the 512 x 512 pixels, clipped to [0, 1], then the front end.
+    ``linear`` is the same noise unclipped, drawn on the core of the front end, exactly in law (MATH.md 3).
+    """
+
+    def __init__(self, hash_: PerceptualHash, engine: Engine, noise: NoiseKind, device: str = "cpu") -> None:
+        self.hash = hash_
+        self.engine = engine
+        self.noise = noise
+        self.device = device
+
+    def codes(
+        self,
+        pixels: torch.Tensor,
+        sigma: float,
+        draws: int,
+        source: GaussianSource,
+        *,
+        batch: int | None = None,
+    ) -> Iterator[torch.Tensor]:
+        """Batches of bool codes ``(b, bits)``, ``draws`` in all; the consumer may stop at any time."""
+        for margins in self.engine.run(self._cores(pixels, sigma, draws, source, batch)):
+            yield (margins > 0).cpu()
+
+    @torch.inference_mode()
+    def _cores(
+        self, pixels: torch.Tensor, sigma: float, draws: int, source: GaussianSource, batch: int | None
+    ) -> Iterator[torch.Tensor]:
+        pixels = pixels.to(self.device)
+        size = min(batch or self.engine.batch_size, self.engine.batch_size)
+        if self.noise == "clipped":
+            size = min(size, CLIPPED_BATCH)
+        front_end = self.hash.front_end
+        core = front_end.core(pixels)
+        for start in range(0, draws, size):
+            count = min(size, draws - start)
+            if self.noise == "linear":
+                yield source.normal((count, *core.shape), self.device).mul_(sigma).add_(core)
+            else:
+                noise = source.normal((count, *pixels.shape), self.device)
+                yield front_end.core(noise.mul_(sigma).add_(pixels).clamp_(0, 1))

