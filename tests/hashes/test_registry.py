@@ -20,6 +20,7 @@ class FakePoint:
     def __init__(self, name: str, load: Callable[[], Any]) -> None:
         self.name = name
         self.load = load
+        self.value = f"{name}_package:load"
 
 
 @pytest.fixture
@@ -77,6 +78,18 @@ def test_plug_in(plug: Callable[..., None], toy_hash: PerceptualHash) -> None:
 def test_a_plug_in_cannot_replace_a_built_in_hash(plug: Callable[..., None], toy_hash: PerceptualHash) -> None:
     plug(pdq=lambda: toy_hash)
     assert get_hash("pdq").name == "pdq"
+
+
+def test_a_broken_plug_in_does_not_break_the_others(plug: Callable[..., None], toy_hash: PerceptualHash) -> None:
+    def broken() -> PerceptualHash:
+        raise ImportError("no module named left_pad")
+
+    plug(broken=broken, toy=lambda: toy_hash)
+    with pytest.raises(InputError, match=r"hash broken: its plug-in .* failed .*left_pad"):
+        get_hash("broken")
+    states = {state.name: state for state in list_hashes()}
+    assert states["toy"].ready
+    assert not states["broken"].ready
 
 
 def test_plug_in_of_the_wrong_kind(plug: Callable[..., None]) -> None:

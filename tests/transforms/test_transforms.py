@@ -35,8 +35,7 @@ def test_the_list_is_the_papers() -> None:
         "blur-3 blur-5 blur-7 noise-0.01 noise-0.02 noise-0.04 rotation-2 rotation-5 rotation-10"
     )
     assert " ".join(transform.name for transform in LOWEST_INTENSITY) == (
-        "jpeg-95 brightness-0.85 brightness-1.15 contrast-0.85 contrast-1.15 "
-        "crop-0.9 blur-3 noise-0.01 rotation-2"
+        "jpeg-95 brightness-0.85 brightness-1.15 contrast-0.85 contrast-1.15 crop-0.9 blur-3 noise-0.01 rotation-2"
     )
 
 
@@ -193,9 +192,7 @@ def test_parse_takes_the_papers_spelling() -> None:
     assert parse(" JPEG-95 ") == Transform("jpeg", 95)
 
 
-@pytest.mark.parametrize(
-    "name", ["", "jpeg", "jpeg-", "jpeg-90", "jpeg-x", "sepia-1", "crop-nan", "rotation--2"]
-)
+@pytest.mark.parametrize("name", ["", "jpeg", "jpeg-", "jpeg-90", "jpeg-x", "sepia-1", "crop-nan", "rotation--2"])
 def test_parse_refuses_and_lists_the_known(name: str) -> None:
     with pytest.raises(InputError, match=r"jpeg-95, .*rotation-10"):
         parse(name)

@@ -7,10 +7,9 @@ arguments that returns a PerceptualHash. A YAML card (see card.py) needs no code
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from dualshield.errors import DualShieldError, InputError, MissingError
@@ -66,17 +65,19 @@ def _loader(name: str) -> Callable[[], PerceptualHash]:
         loader: Callable[[], PerceptualHash] = importlib.import_module(BUILT_IN[name]).load
         return loader
     for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
-        return _checked(name, point.load())
+        return lambda: _load_plugin(name, point)
     raise InputError(
         f"unknown hash {name!r}: use one of {', '.join(hash_names())}, or the path of a card ending in .yaml"
     )
 
 
-def _checked(name: str, loader: Callable[[], object]) -> Callable[[], PerceptualHash]:
-    def load() -> PerceptualHash:
-        found = loader()
-        if not isinstance(found, PerceptualHash):
-            raise InputError(f"hash {name}: its entry point returned {type(found).__name__}, not a PerceptualHash")
-        return found
-
-    return load
+def _load_plugin(name: str, point: EntryPoint) -> PerceptualHash:
+    try:
+        found = point.load()()
+    except DualShieldError:
+        raise
+    except Exception as error:  # somebody else's code: one broken plug-in must not break the others
+        raise InputError(f"hash {name}: its plug-in {point.value} failed ({type(error).__name__}: {error})") from error
+    if not isinstance(found, PerceptualHash):
+        raise InputError(f"hash {name}: its entry point returned {type(found).__name__}, not a PerceptualHash")
+    return found

@@ -299,9 +299,9 @@ class Calibration:
         for line in lines[1:]:
             try:
                 points = [GridPoint.parse(data) for data in json.loads(line)]
-            except (ValueError, TypeError, KeyError):
+                done[points[0].lowpass] = points
+            except (ValueError, TypeError, LookupError):
                 continue  # the line an interruption cut short; it is measured again
-            done[points[0].lowpass] = points
         return done
 
 

@@ -37,7 +37,7 @@ class OpenVinoEngine:
         self.batch_size = batch_size
         self._shape = (self.batch_size, *hash_.front_end.core_shape)
         runtime = ov.Core()
-        file = _cache_file(hash_, ov.__version__)
+        file = cache_file(hash_, ov.__version__)
         cached = _read_cached(runtime, file)
         if (cached is None or not self._compile(runtime, cached, hash_)) and not self._compile(
             runtime, _convert(ov, hash_, file), hash_
@@ -152,7 +152,7 @@ def _convert(ov: Any, hash_: PerceptualHash, file: Path) -> Any:
     return model
 
 
-def _cache_file(hash_: PerceptualHash, ov_version: str) -> Path:
+def cache_file(hash_: PerceptualHash, ov_version: str) -> Path:
     """Where the converted network is kept; the name covers everything that determines it."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     home = os.environ.get("DUALSHIELD_CACHE") or Path(cache) / "dualshield"
@@ -162,6 +162,7 @@ def _cache_file(hash_: PerceptualHash, ov_version: str) -> Path:
         hash_.version,
         str(hash_.front_end.shape),
         repr(hash_.network),
+        str(sorted(hash_.weights.items())),  # tells two ONNX graphs with equal tensors apart
         torch.__version__,
         ov_version,
     ):

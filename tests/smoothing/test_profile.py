@@ -1,0 +1,209 @@
+"""Profiles: what is deployed from them, and how they are kept on disk."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dualshield.errors import InputError, MissingError
+from dualshield.hashes.registry import BUILT_IN, get_hash
+from dualshield.smoothing.config import MatcherConfig
+from dualshield.smoothing.profile import (
+    UNCALIBRATED_SIGMA,
+    GridPoint,
+    Profile,
+    Rates,
+    default_config,
+    find_profile,
+    profile_file,
+)
+
+
+def point(lowpass: int | None, sigma: float, collisions: float = 0.0) -> GridPoint:
+    own = Rates(2 * sigma, sigma, 0.9, collisions, 0.4)
+    return GridPoint(lowpass, sigma, own, replace(own, collisions=0.5))
+
+
+@pytest.fixture
+def profile() -> Profile:
+    return Profile(
+        hash="toy",
+        hash_version="3",
+        threshold=0.15,
+        lowpass=32,
+        sigma=0.8,
+        external_lowpass=None,
+        external_sigma=0.25,
+        unprotected=Rates(0, 0, 0.9, 0.01, 1.0),
+        grid=(
+            point(None, 0.1),
+            point(None, 0.2),
+            point(None, 0.3, collisions=0.02),
+            point(32, 0.4, collisions=0.01),
+            point(32, 0.8),
+            point(32, 1.6),
+            point(32, 3.2, collisions=0.011),
+            point(64, 0.4, collisions=0.02),
+        ),
+        measured={"photos": 7, "date": "2026-01-01"},
+    )
+
+
+# -- what is deployed ------------------------------------------------------------------------------
+
+
+def test_sigma_grid_keeps_this_low_pass_without_extra_collisions(profile: Profile) -> None:
+    assert profile.sigma_grid() == (0.4, 0.8, 1.6)
+    assert profile.sigma_grid(0.8) == (0.4, 0.8)
+    assert profile.sigma_grid(0.1) == ()
+    assert replace(profile, lowpass=None).sigma_grid() == (0.1, 0.2)
+    assert replace(profile, lowpass=64).sigma_grid() == ()
+
+
+def test_the_default_takes_sigmas_up_to_the_chosen_one(profile: Profile) -> None:
+    expected = MatcherConfig(sigma="auto", lowpass=32, threshold=0.15, sigma_grid=(0.4, 0.8))
+    assert profile.config() == expected
+    assert default_config("pdq", profile) == expected
+
+
+def test_the_widest_takes_all_without_extra_collisions(profile: Profile) -> None:
+    assert profile.widest_config() == replace(profile.config(), sigma_grid=(0.4, 0.8, 1.6))
+
+
+def test_bare_codes_have_a_fixed_sigma_of_their_own(profile: Profile) -> None:
+    config = profile.external_config()
+    assert (config.sigma, config.lowpass, config.threshold) == (0.25, None, 0.15)
+    assert config.reference_mode == "code"
+
+
+def test_at_another_low_pass(profile: Profile) -> None:
+    assert profile.at_lowpass(32) is profile
+    other = profile.at_lowpass(None)
+    assert (other.lowpass, other.sigma, other.grid) == (None, 0.2, profile.grid)
+    assert other.config().sigma_grid == (0.1, 0.2)
+    for lowpass in (64, 16):  # one with collisions only, one never measured
+        with pytest.raises(InputError, match=f"low-pass {lowpass} is not among those calibrated for toy"):
+            profile.at_lowpass(lowpass)
+
+
+# -- on disk ---------------------------------------------------------------------------------------
+
+
+def test_round_trip(profile: Profile, tmp_path: Path) -> None:
+    file = tmp_path / "toy.profile.json"
+    profile.save(file)
+    assert Profile.load(file) == profile
+    assert list(tmp_path.iterdir()) == [file]
+    replace(profile, threshold=0.1).save(file)
+    assert Profile.load(file).threshold == 0.1
+
+
+@pytest.mark.parametrize("step", ["write_text", "replace"])
+def test_a_failed_save_leaves_the_old_profile(
+    step: str, profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "toy.profile.json"
+    profile.save(file)
+    before = file.read_bytes()
+
+    def fail(self: Path, *_: Any, **__: Any) -> None:
+        if step == "write_text":
+            self.write_bytes(b"{")  # as far as the disk allowed
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, step, fail)
+        with pytest.raises(InputError, match=r"cannot write the profile .*: No space left"):
+            replace(profile, threshold=0.1).save(file)
+    assert file.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_places_where_nothing_can_be_written(profile: Profile, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    for file in (tmp_path / "gone" / "a.json", tmp_path / "file" / "a.json", tmp_path / ("a" * 300)):
+        with pytest.raises(InputError, match="cannot write the profile"):
+            profile.save(file)
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot read the profile"):
+        Profile.load(tmp_path / "gone.json")
+
+
+@pytest.mark.parametrize("name", list(Profile.__dataclass_fields__))
+def test_every_field_is_needed(name: str, profile: Profile) -> None:
+    data = asdict(profile)
+    del data[name]
+    with pytest.raises(InputError, match=r"given\.json is not a DualShield profile"):
+        Profile.parse(json.dumps(data), "given.json")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"threshold": "0.2"},
+        {"sigma": "0.8"},
+        {"sigma": None},
+        {"sigma": 0.01},  # below every sigma of the grid
+        {"sigma": math.nan},
+        {"external_sigma": -1},
+        {"external_sigma": [0.1]},
+        {"lowpass": "32"},
+        {"external_lowpass": 32.5},
+        {"unprotected": {}},
+        {"unprotected": {"collisions": 0.0}},
+        {"unprotected": {**asdict(Rates(0, 0, 0.9, 0.01, 1.0)), "collisions": "few"}},
+        {"grid": {}},
+        {"grid": []},
+        {"grid": [{"lowpass": None, "sigma": 0.1}]},
+        {"grid": [asdict(point(32, 0.8)), {**asdict(point(None, 0.1)), "sigma": "0.1"}]},
+        {"grid": [asdict(point(32, 0.8)), {**asdict(point(None, 0.1)), "lowpass": "none"}]},
+    ],
+    ids=lambda change: ", ".join(f"{name} {json.dumps(value)[:24]}" for name, value in change.items()),
+)
+def test_values_of_the_wrong_kind(change: dict[str, Any], profile: Profile) -> None:
+    with pytest.raises(InputError, match=r"given\.json is not a DualShield profile"):
+        Profile.parse(json.dumps({**asdict(profile), **change}), "given.json")
+
+
+# -- finding it ------------------------------------------------------------------------------------
+
+
+def test_a_card_has_its_profile_beside_it(profile: Profile, tmp_path: Path) -> None:
+    card = tmp_path / "own.yaml"
+    beside = tmp_path / "own.profile.json"
+    assert profile_file(str(card)) == beside
+    assert profile_file("pdq") is None
+    assert find_profile(str(card)) is None
+    assert default_config(str(card)) == MatcherConfig(sigma=UNCALIBRATED_SIGMA)
+    profile.save(beside)
+    assert find_profile(str(card)) == profile
+    assert default_config(str(card)) == profile.config()
+
+
+def test_an_unknown_name_has_no_profile() -> None:
+    assert find_profile("md5") is None
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_shipped_profiles_fit_their_hash(name: str) -> None:
+    shipped = find_profile(name)
+    if shipped is None:
+        pytest.skip(f"no profile of {name} is shipped")
+    assert shipped.hash == name
+    assert shipped.sigma in shipped.config().sigma_grid
+    assert shipped.external_sigma in [p.sigma for p in shipped.grid if p.lowpass == shipped.external_lowpass]
+    try:
+        hash_ = get_hash(name)
+    except MissingError as error:
+        pytest.skip(str(error))
+    assert shipped.hash_version == hash_.version
+    assert hash_.with_threshold(shipped.threshold).with_lowpass(shipped.lowpass).lowpass == shipped.lowpass
