@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image, ImageOps
 
-from dualshield.cli.main import main
+from command_line import complaint, run
 from dualshield.hashes import get_hash
 from dualshield.images import list_images, load_image
 from dualshield.smoothing.calibration import Calibration
@@ -22,22 +22,6 @@ GRID = ("--grid", "none:0.4,0.2", "--grid", "32:0.4")
 POINTS = [(None, 0.2), (None, 0.4), (32, 0.4)]
 FEW = ("--images", 6, "--variant-images", 2, "--radius-images", 2, "--draws", 50)
 SMALL = (*GRID, *FEW)
-
-
-def run(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as stop:
-        main([str(argument) for argument in arguments])
-    return int(stop.value.code or 0)
-
-
-def complaint(capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line on stderr, with nothing on stdout."""
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("dualshield: ")
-    assert err.endswith("\n")
-    assert err.count("\n") == 1
-    return err
 
 
 def undated(profile: Profile) -> Profile:

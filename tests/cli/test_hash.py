@@ -12,15 +12,9 @@ from typing import Any
 
 import pytest
 
-from dualshield.cli.main import main
+from command_line import run
 from dualshield.hashes import get_hash, to_hex
 from dualshield.images import load_image
-
-
-def run(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as stop:
-        main([str(argument) for argument in arguments])
-    return int(stop.value.code or 0)
 
 
 def plain_hex(file: Path) -> str:

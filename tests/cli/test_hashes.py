@@ -8,14 +8,8 @@ from typing import Any
 
 import pytest
 
-from dualshield.cli.main import main
+from command_line import run
 from dualshield.hashes import hash_names
-
-
-def run(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as stop:
-        main([str(argument) for argument in arguments])
-    return int(stop.value.code or 0)
 
 
 @pytest.fixture

@@ -12,27 +12,12 @@ from pathlib import Path
 import pytest
 
 import dualshield
+from command_line import complaint, run
 from dualshield.cli.main import cli, main
 from dualshield.errors import ImageError, InputError, MissingDependencyError, MissingWeightsError
 
 README = Path(__file__).parents[2] / "README.md"
 SCRIPT = Path(sys.executable).with_name("dualshield")
-
-
-def run(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as stop:
-        main([str(argument) for argument in arguments])
-    return int(stop.value.code or 0)
-
-
-def complaint(capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line on stderr, with nothing on stdout."""
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("dualshield: ")
-    assert err.endswith("\n")
-    assert err.count("\n") == 1
-    return err
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:

@@ -14,14 +14,8 @@ import torch
 from dualshield.errors import InputError
 from dualshield.hashes import PerceptualHash, get_hash
 from dualshield.images import CanonicalImage
-from dualshield.smoothing.calibration import (
-    Calibration,
-    CalibrationPlan,
-    blank_images,
-    choose,
-    threshold_for,
-)
-from dualshield.smoothing.profile import GridPoint, Profile, Rates
+from dualshield.smoothing.calibration import Calibration, CalibrationPlan, blank_images, threshold_for
+from dualshield.smoothing.profile import GridPoint, Profile, Rates, choose
 
 PLAN = CalibrationPlan(
     grid=((None, (0.1, 0.4)), (4, (0.2,))), images=4, variant_images=2, radius_images=2, draws=40, vote_draws=5

@@ -58,12 +58,11 @@ def profile() -> Profile:
 # -- what is deployed ------------------------------------------------------------------------------
 
 
-def test_sigma_grid_keeps_this_low_pass_without_extra_collisions(profile: Profile) -> None:
-    assert profile.sigma_grid() == (0.4, 0.8, 1.6)
-    assert profile.sigma_grid(0.8) == (0.4, 0.8)
-    assert profile.sigma_grid(0.1) == ()
-    assert replace(profile, lowpass=None).sigma_grid() == (0.1, 0.2)
-    assert replace(profile, lowpass=64).sigma_grid() == ()
+def test_rates_keep_what_the_plain_hash_has() -> None:
+    plain = Rates(0.0, 0.0, variants_matched=0.95, collisions=0.01, worst_unrelated=1.0)
+    assert replace(plain, variants_matched=0.941).keeps(plain)
+    assert not replace(plain, variants_matched=0.939).keeps(plain)
+    assert not replace(plain, collisions=0.011).keeps(plain)
 
 
 def test_the_default_takes_sigmas_up_to_the_chosen_one(profile: Profile) -> None:

@@ -76,8 +76,11 @@ def match(reference: str, query: str, hash_name: str, as_json: bool, **options: 
 def _config(hash_: PerceptualHash, hash_name: str, options: dict[str, Any], bare: bool) -> MatcherConfig:
     """The paper's parameters, or the profile's, with whatever was given explicitly on top."""
     profile = Profile.load(options["profile"]) if options["profile"] else find_profile(hash_name)
-    if profile is not None and profile.hash != hash_.name:
-        raise InputError(f"the profile was measured for hash {profile.hash}, not for {hash_.name}; calibrate that one")
+    if profile is not None and (profile.hash, profile.hash_version) != (hash_.name, hash_.version):
+        raise InputError(
+            f"the profile was measured for hash {profile.hash} {profile.hash_version}, not for {hash_.name} "
+            f"{hash_.version}; run dualshield calibrate"
+        )
     if options["paper"]:
         config = replace(PAPER, reference_mode="code") if bare else PAPER
     elif profile is None:
@@ -86,6 +89,8 @@ def _config(hash_: PerceptualHash, hash_name: str, options: dict[str, Any], bare
             logger.warning("hash %s has no profile: sigma %g; run dualshield calibrate", hash_name, UNCALIBRATED_SIGMA)
     elif bare:
         config = profile.external_config()
+        if options["sigma"] is None and options["lowpass"] not in (None, str(config.lowpass or "none")):
+            raise InputError("a bare code behind another low-pass than the profile's needs sigma as a number")
     else:
         if options["lowpass"] is not None and options["sigma"] in (None, "auto"):
             profile = profile.at_lowpass(_lowpass(options["lowpass"]))

@@ -1,16 +1,15 @@
 """Calibration: measure a grid of (low-pass, sigma) on photos, and choose where to deploy (MATH.md 5).
 
-Chosen is the point with the highest mean certified radius among those whose collisions stay at the level of the
-unprotected hash and whose benign variants match within one point of it. Too much noise makes every image hash like
+Too much noise makes every image hash like
 noise, low-texture images first; so blank images stand among the unrelated ones, as queries and as references.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +19,17 @@ from dualshield.errors import InputError
 from dualshield.hashes.contract import PerceptualHash
 from dualshield.images.canonical import CanonicalImage
 from dualshield.images.frontend import CANONICAL_SIZE
-from dualshield.smoothing.config import DEFAULT_N
+from dualshield.journal import Journal
+from dualshield.smoothing.config import DEFAULT_N, MAX_SIGMA
 from dualshield.smoothing.engines import make_engine
 from dualshield.smoothing.enrolment import draw_bank, expected_radius
 from dualshield.smoothing.noise import GaussianSource
-from dualshield.smoothing.profile import GridPoint, Profile, Rates
+from dualshield.smoothing.profile import GridPoint, Profile, Rates, choose
 from dualshield.smoothing.reference import majority
 from dualshield.smoothing.sampler import Sampler
 from dualshield.smoothing.statistics import certified_radius, clopper_pearson_lower
 from dualshield.transforms import LOWEST_INTENSITY
 
-VARIANT_TOLERANCE = 0.01
 ENROL_DRAWS = 101
 
 Grid = tuple[tuple[int | None, tuple[float, ...]], ...]
@@ -68,8 +67,8 @@ class CalibrationPlan:
         if not 0 <= self.seed < 2**63:
             raise InputError(f"calibration: seed {self.seed} is not between 0 and 2^63 - 1")
         sigmas = [sigma for _, row in self.grid for sigma in row]
-        if not sigmas or any(not (math.isfinite(sigma) and sigma > 0) for sigma in sigmas):
-            raise InputError("calibration: the grid needs positive sigmas")
+        if not sigmas or any(not (math.isfinite(sigma) and 0 < sigma <= MAX_SIGMA) for sigma in sigmas):
+            raise InputError(f"calibration: the grid needs positive sigmas of at most {MAX_SIGMA}")
         if len({lowpass for lowpass, _ in self.grid}) < len(self.grid):
             raise InputError("calibration: the grid names a low-pass twice")
 
@@ -158,23 +157,23 @@ class Calibration:
 
     def run(self, journal: Path | None = None, progress: Callable[[str, int, int], None] = lambda *_: None) -> Profile:
         """Measure what the journal does not hold yet, then choose."""
-        done = self._read_journal(journal)
+        names = {"names": [photo.name for photo in self.photos]}
+        record = Journal(journal, {**self._described(), **names}) if journal else None
+        done = _finished(record) if record else {}
         grid: list[GridPoint] = []
-        before = 0
         total = sum(len(sigmas) for _, sigmas in self.plan.grid)
         for lowpass, sigmas in self.plan.grid:
-
-            def report(what: str, done_here: int, start: int = before) -> None:
-                progress(what, start + done_here, total)
-
-            points = done.get(lowpass) or self._measure(lowpass, sorted(sigmas), report)
-            before += len(sigmas)
-            grid += points
-            if journal is not None and lowpass not in done:
-                with journal.open("a", encoding="utf-8") as file:
-                    # A line of its own, also behind one that an interruption cut short.
-                    file.write("\n" + json.dumps([asdict(point) for point in points]) + "\n")
+            if lowpass not in done:
+                report = partial(self._report, progress, len(grid), total)
+                done[lowpass] = self._measure(lowpass, sorted(sigmas), report)
+                if record:
+                    record.append([asdict(point) for point in done[lowpass]])
+            grid += done[lowpass]
         return choose(self.hash, self._unprotected(), grid, self._described())
+
+    @staticmethod
+    def _report(progress: Callable[[str, int, int], None], before: int, total: int, what: str, here: int) -> None:
+        progress(what, before + here, total)
 
     # -- measuring ---------------------------------------------------------------------------------
 
@@ -270,8 +269,6 @@ class Calibration:
         unrelated = [self._unrelated(i, code, self.plain[:, None]) for i, code in enumerate(self.plain)]
         return _rates([torch.zeros(1)], [torch.zeros(1)], matched, torch.cat(unrelated))
 
-    # -- journal -----------------------------------------------------------------------------------
-
     def _described(self) -> dict[str, Any]:
         return {
             **asdict(self.plan),
@@ -280,29 +277,16 @@ class Calibration:
             "hash": f"{self.hash.name} {self.hash.version}",
         }
 
-    def _read_journal(self, journal: Path | None) -> dict[int | None, list[GridPoint]]:
-        header = json.dumps({**self._described(), "names": [p.name for p in self.photos]}, sort_keys=True)
-        if journal is None:
-            return {}
+
+def _finished(journal: Journal) -> dict[int | None, list[GridPoint]]:
+    done = {}
+    for record in journal.records():
         try:
-            if not journal.exists():
-                journal.write_text(header + "\n", encoding="utf-8")
-                return {}
-            lines = journal.read_text(encoding="utf-8", errors="replace").splitlines()
-        except OSError as error:
-            raise InputError(f"cannot use the journal {journal}: {error.strerror}") from error
-        if not lines or lines[0] != header:
-            raise InputError(
-                f"{journal} belongs to a calibration with other settings; delete it or choose another output"
-            )
-        done = {}
-        for line in lines[1:]:
-            try:
-                points = [GridPoint.parse(data) for data in json.loads(line)]
-                done[points[0].lowpass] = points
-            except (ValueError, TypeError, LookupError):
-                continue  # the line an interruption cut short; it is measured again
-        return done
+            points = [GridPoint.parse(data) for data in record]
+            done[points[0].lowpass] = points
+        except (TypeError, LookupError):
+            continue  # not one of our records: it is measured again
+    return done
 
 
 def _rates(
@@ -314,35 +298,4 @@ def _rates(
         variants_matched=float(torch.stack(matched).float().mean()),
         collisions=float((unrelated > 0.5).float().mean()),
         worst_unrelated=float(unrelated.max()),
-    )
-
-
-def choose(hash_: PerceptualHash, unprotected: Rates, grid: Sequence[GridPoint], measured: dict[str, Any]) -> Profile:
-    """The grid point to deploy, for enrolled references and for bare external codes."""
-
-    def best(rates: Callable[[GridPoint], Rates]) -> GridPoint:
-        allowed = [
-            point
-            for point in grid
-            if rates(point).collisions <= unprotected.collisions
-            and rates(point).variants_matched >= unprotected.variants_matched - VARIANT_TOLERANCE
-        ]
-        if not allowed:
-            raise InputError(
-                f"calibration of {hash_.name}: every sigma of the grid costs collisions or variants; try smaller ones"
-            )
-        return max(allowed, key=lambda point: rates(point).radius_identity)
-
-    own, external = best(lambda p: p.consensus), best(lambda p: p.external)
-    return Profile(
-        hash=hash_.name,
-        hash_version=hash_.version,
-        threshold=hash_.threshold,
-        lowpass=own.lowpass,
-        sigma=own.sigma,
-        external_lowpass=external.lowpass,
-        external_sigma=external.sigma,
-        unprotected=unprotected,
-        grid=tuple(grid),
-        measured=measured,
     )

@@ -13,6 +13,7 @@ from dualshield.smoothing.sampler import NoiseKind
 Auto = Literal["auto"]
 MAX_DRAWS = 100_000_000
 DEFAULT_N = 5000
+MAX_SIGMA = 1000
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,8 @@ class MatcherConfig:
 
     def __post_init__(self) -> None:
         for sigma in (self.sigma, *self.sigma_grid):
-            if sigma != "auto" and not (math.isfinite(sigma) and 0 < sigma <= 1000):
-                raise InputError(f"sigma {sigma} is not in (0, 1000]; it is in units of the pixel range [0, 1]")
+            if sigma != "auto" and not (math.isfinite(sigma) and 0 < sigma <= MAX_SIGMA):
+                raise InputError(f"sigma {sigma} is not in (0, {MAX_SIGMA}]; it is in units of the pixel range [0, 1]")
         if self.sigma == "auto" and not self.sigma_grid:
             raise InputError("sigma auto needs a calibrated profile with a grid of sigmas; run dualshield calibrate")
         if not 0 < self.alpha < 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from importlib import resources
@@ -11,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from dualshield.errors import InputError
+from dualshield.hashes.contract import PerceptualHash
 from dualshield.hashes.registry import CARD_SUFFIXES
 from dualshield.smoothing.config import MatcherConfig
 
 PROFILE_SUFFIX = ".profile.json"
 # Without a calibration: small enough that no sensible hash collapses.
 UNCALIBRATED_SIGMA = 0.1
+VARIANT_TOLERANCE = 0.01
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,11 @@ class Rates:
     variants_matched: float  # fraction of benign variants that match
     collisions: float  # fraction of ordered unrelated pairs, photo-photo and photo-blank, that match
     worst_unrelated: float  # largest single-draw match probability seen among those pairs
+
+    def keeps(self, unprotected: Rates) -> bool:
+        """Whether collisions stay at the unprotected level and variants match within one point of it."""
+        enough = unprotected.variants_matched - VARIANT_TOLERANCE
+        return self.collisions <= unprotected.collisions and self.variants_matched >= enough
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,10 @@ class GridPoint:
 
 @dataclass(frozen=True)
 class Profile:
-    """The outcome of a calibration; JSON on disk."""
+    """The outcome of a calibration; JSON on disk.
+
+    ``sigma`` is the largest that a reference may get at enrolment.
+    """
 
     hash: str
     hash_version: str
@@ -64,36 +75,33 @@ class Profile:
     grid: tuple[GridPoint, ...]
     measured: dict[str, Any] = field(default_factory=dict)  # images, draws, alpha, seed, date, command, engine
 
-    def sigma_grid(self, most: float | None = None) -> tuple[float, ...]:
-        """The sigmas measured at the profile's low-pass whose collisions stay at the unprotected level."""
-        return tuple(
-            point.sigma
-            for point in self.grid
-            if point.lowpass == self.lowpass
-            and point.consensus.collisions <= self.unprotected.collisions
-            and (most is None or point.sigma <= most)
-        )
+    def _points(self) -> list[GridPoint]:
+        return [point for point in self.grid if point.lowpass == self.lowpass]
 
     def config(self) -> MatcherConfig:
         """The default matcher: linear noise, mode code, each reference's sigma up to the profile's."""
-        return MatcherConfig(
-            sigma="auto", lowpass=self.lowpass, threshold=self.threshold, sigma_grid=self.sigma_grid(self.sigma)
-        )
+        return self._config(self.sigma)
+
+    def widest_config(self) -> MatcherConfig:
+        """``--sigma auto``: each reference's sigma up to the largest that costs no collisions."""
+        limit = self.unprotected.collisions
+        return self._config(max(p.sigma for p in self._points() if p.consensus.collisions <= limit))
+
+    def _config(self, largest: float) -> MatcherConfig:
+        # All sigmas of the grid up to the largest: exactly the choice that was measured there.
+        sigmas = tuple(point.sigma for point in self._points() if point.sigma <= largest)
+        return MatcherConfig(sigma="auto", lowpass=self.lowpass, threshold=self.threshold, sigma_grid=sigmas)
 
     def at_lowpass(self, lowpass: int | None) -> Profile:
         """The same measurements, deployed behind another low-pass of the grid."""
         if lowpass == self.lowpass:
             return self
-        sigmas = replace(self, lowpass=lowpass).sigma_grid()
-        if not sigmas:
+        points = [point for point in self.grid if point.lowpass == lowpass and point.consensus.keeps(self.unprotected)]
+        if not points:
             raise InputError(
                 f"low-pass {lowpass or 'none'} is not among those calibrated for {self.hash}: give sigma as a number"
             )
-        return replace(self, lowpass=lowpass, sigma=max(sigmas))
-
-    def widest_config(self) -> MatcherConfig:
-        """``--sigma auto``: any sigma of the grid that costs no collisions, for the largest identity radius."""
-        return replace(self.config(), sigma_grid=self.sigma_grid())
+        return replace(self, lowpass=lowpass, sigma=max(point.sigma for point in points))
 
     def external_config(self) -> MatcherConfig:
         """For bare codes of the plain hash, where there is no image to enrol."""
@@ -168,3 +176,29 @@ def default_config(spec: str, profile: Profile | None = None) -> MatcherConfig:
     """The matcher to deploy for a hash: from its profile, or a cautious one where it was never calibrated."""
     profile = profile or find_profile(spec)
     return profile.config() if profile else MatcherConfig(sigma=UNCALIBRATED_SIGMA)
+
+
+def choose(hash_: PerceptualHash, unprotected: Rates, grid: Sequence[GridPoint], measured: dict[str, Any]) -> Profile:
+    """The profile that deploys the largest mean radius among the grid points that keep what the plain hash has."""
+
+    def best(rates: Callable[[GridPoint], Rates]) -> GridPoint:
+        allowed = [point for point in grid if rates(point).keeps(unprotected)]
+        if not allowed:
+            raise InputError(
+                f"calibration of {hash_.name}: every sigma of the grid costs collisions or variants; try smaller ones"
+            )
+        return max(allowed, key=lambda point: rates(point).radius_identity)
+
+    own, external = best(lambda p: p.consensus), best(lambda p: p.external)
+    return Profile(
+        hash=hash_.name,
+        hash_version=hash_.version,
+        threshold=hash_.threshold,
+        lowpass=own.lowpass,
+        sigma=own.sigma,
+        external_lowpass=external.lowpass,
+        external_sigma=external.sigma,
+        unprotected=unprotected,
+        grid=tuple(grid),
+        measured=measured,
+    )

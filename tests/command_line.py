@@ -1,0 +1,24 @@
+"""Running the command line inside a test."""
+
+from __future__ import annotations
+
+import pytest
+
+from dualshield.cli.main import main
+
+
+def run(*arguments: object) -> int:
+    """The exit code of ``dualshield ARGUMENTS``."""
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    return int(stop.value.code or 0)
+
+
+def complaint(capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line on stderr, with nothing on stdout."""
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("dualshield: ")
+    assert err.endswith("\n")
+    assert err.count("\n") == 1
+    return err
