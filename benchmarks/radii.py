@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections import deque
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +27,7 @@ def main() -> None:
     parser.add_argument("--hash", default="pdq")
     parser.add_argument("--sigma", action="append", choices=["profile", "auto"])
     parser.add_argument("--limit", type=int, help="images in all, taken evenly from the folders")
+    parser.add_argument("--unrelated", type=int, default=4, help="unrelated queries per reference")
     parser.add_argument("--seed", type=int, default=2026)
     options = parser.parse_args()
     profile = find_profile(options.hash)
@@ -39,8 +42,14 @@ def main() -> None:
     for choice in options.sigma or ["profile", "auto"]:
         config = profile.widest_config() if choice == "auto" else profile.config()
         matcher = SmoothedMatcher(get_hash(options.hash), config, source=GaussianSource.from_seed(options.seed))
+        # Unrelated pairs only have to be decided, which takes a few draws instead of N.
+        decider = SmoothedMatcher(
+            get_hash(options.hash),
+            replace(config, target_radius=0.0),
+            source=GaussianSource.from_seed(options.seed + 1),
+        )
         radii, rejected, elapsed = [], [], []
-        previous = load_image(files[-1])
+        earlier = deque((load_image(file) for file in files[-options.unrelated :]), maxlen=options.unrelated)
         for file in files:
             image = load_image(file)
             started = time.perf_counter()
@@ -48,8 +57,8 @@ def main() -> None:
             result = matcher.match(reference, image)
             elapsed.append(time.perf_counter() - started)
             radii.append(result.radius if result.decision == "match" else 0.0)
-            rejected.append(matcher.match(reference, previous).decision == "no_match")
-            previous = image
+            rejected += [decider.match(reference, other).decision == "no_match" for other in earlier]
+            earlier.append(image)
         matched = sum(radius > 0 for radius in radii)
         print(
             f"| {choice} | {np.mean(radii):.4f} | {np.median(radii):.4f} | {min(radii):.4f} | {matched}/{len(radii)} "

@@ -15,6 +15,7 @@ from dualshield.images import CanonicalImage, FrontEnd, load_image
 from dualshield.smoothing.config import PAPER, MatcherConfig
 from dualshield.smoothing.matcher import MatchResult, SmoothedMatcher
 from dualshield.smoothing.noise import GaussianSource
+from dualshield.smoothing.profile import Profile, default_config
 from dualshield.smoothing.reference import Reference
 from dualshield.smoothing.statistics import Decision
 
@@ -37,8 +38,10 @@ __all__ = [
     "MissingError",
     "MissingWeightsError",
     "PerceptualHash",
+    "Profile",
     "Reference",
     "SmoothedMatcher",
+    "default_config",
     "get_hash",
     "hash_names",
     "list_hashes",

@@ -61,6 +61,7 @@ def test_pdq_equals_the_reference_implementation(photos: list[CanonicalImage]) -
 @pytest.mark.skipif("DUALSHIELD_EVAL" not in os.environ, reason="DUALSHIELD_EVAL names no folder")
 def test_pdq_on_the_evaluation_images() -> None:
     errors = pdq_errors(evaluation_images())
+    print(f"PDQ: {errors.count(0)} of {len(errors)} images identical, at most {max(errors)} bits off")
     assert np.mean([e == 0 for e in errors]) >= 0.99
     assert max(errors) <= 2
 
@@ -98,5 +99,6 @@ def test_neuralhash_equals_its_onnx_model(photos: list[CanonicalImage]) -> None:
 @pytest.mark.skipif("DUALSHIELD_EVAL" not in os.environ, reason="DUALSHIELD_EVAL names no folder")
 def test_neuralhash_on_the_evaluation_images() -> None:
     errors = neuralhash_errors(evaluation_images())
+    print(f"NeuralHash: {errors.count(0)} of {len(errors)} images identical, at most {max(errors)} bits off")
     assert sum(e > 0 for e in errors) <= max(1, len(errors) // 300)
     assert max(errors) <= 1
