@@ -70,7 +70,7 @@ def profile_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A profile whose every choice can be told from the default: low-pass 32, sigma up to 0.8."""
 
     def point(lowpass: int | None, sigma: float, *, collisions: float = 0.0) -> GridPoint:
-        rates = Rates(sigma, sigma, 1.0, collisions, 0.0)
+        rates = Rates(0.25, sigma, sigma, 1.0, collisions, 0.0)
         return GridPoint(lowpass, sigma, rates, rates)
 
     grid = (
@@ -82,7 +82,7 @@ def profile_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         point(32, 2.0, collisions=0.1),
     )
     file = tmp_path_factory.mktemp("profile") / "pdq.profile.json"
-    Profile("pdq", "1", 0.25, 32, 0.8, None, 0.3, Rates(0, 0, 1, 0, 0), grid).save(file)
+    Profile("pdq", "1", 0.25, 32, 0.8, 0.25, None, 0.3, Rates(0.25, 0, 0, 1, 0, 0), grid).save(file)
     return file
 
 

@@ -26,7 +26,7 @@ from dualshield.smoothing.profile import (
 
 
 def point(lowpass: int | None, sigma: float, collisions: float = 0.0) -> GridPoint:
-    own = Rates(2 * sigma, sigma, 0.9, collisions, 0.4)
+    own = Rates(0.15, 2 * sigma, sigma, 0.9, collisions, 0.4)
     return GridPoint(lowpass, sigma, own, replace(own, collisions=0.5))
 
 
@@ -38,9 +38,10 @@ def profile() -> Profile:
         threshold=0.15,
         lowpass=32,
         sigma=0.8,
+        external_threshold=0.12,
         external_lowpass=None,
         external_sigma=0.25,
-        unprotected=Rates(0, 0, 0.9, 0.01, 1.0),
+        unprotected=Rates(0.2, 0, 0, 0.9, 0.01, 1.0),
         grid=(
             point(None, 0.1),
             point(None, 0.2),
@@ -59,7 +60,7 @@ def profile() -> Profile:
 
 
 def test_rates_keep_what_the_plain_hash_has() -> None:
-    plain = Rates(0.0, 0.0, variants_matched=0.95, collisions=0.01, worst_unrelated=1.0)
+    plain = Rates(0.2, 0.0, 0.0, variants_matched=0.95, collisions=0.01, worst_unrelated=1.0)
     assert replace(plain, variants_matched=0.941).keeps(plain)
     assert not replace(plain, variants_matched=0.939).keeps(plain)
     assert not replace(plain, collisions=0.011).keeps(plain)
@@ -77,7 +78,7 @@ def test_the_widest_takes_all_without_extra_collisions(profile: Profile) -> None
 
 def test_bare_codes_have_a_fixed_sigma_of_their_own(profile: Profile) -> None:
     config = profile.external_config()
-    assert (config.sigma, config.lowpass, config.threshold) == (0.25, None, 0.15)
+    assert (config.sigma, config.lowpass, config.threshold) == (0.25, None, 0.12)
     assert config.reference_mode == "code"
 
 
@@ -159,7 +160,7 @@ def test_every_field_is_needed(name: str, profile: Profile) -> None:
         {"external_lowpass": 32.5},
         {"unprotected": {}},
         {"unprotected": {"collisions": 0.0}},
-        {"unprotected": {**asdict(Rates(0, 0, 0.9, 0.01, 1.0)), "collisions": "few"}},
+        {"unprotected": {**asdict(Rates(0.2, 0, 0, 0.9, 0.01, 1.0)), "collisions": "few"}},
         {"grid": {}},
         {"grid": []},
         {"grid": [{"lowpass": None, "sigma": 0.1}]},

@@ -31,7 +31,7 @@ PLAN = CalibrationPlan()
     "--out", "-o", type=click.Path(path_type=Path), help="Where the profile goes; by default HASH.profile.json."
 )
 @click.option("--grid", multiple=True, metavar="M:S,S,...", help="Sigmas S behind low-pass M (or none:...); repeat it.")
-@click.option("--images", default=PLAN.images, show_default=True, help="Photos for collisions.")
+@click.option("--images", default=PLAN.images, show_default=True, help="Photos for collisions under noise.")
 @click.option("--variant-images", default=PLAN.variant_images, show_default=True, help="Photos for benign variants.")
 @click.option("--radius-images", default=PLAN.radius_images, show_default=True, help="Photos for certified radii.")
 @click.option("--draws", default=PLAN.draws, show_default=True, help="Draws per certified radius.")
@@ -63,12 +63,11 @@ def calibrate(hash_name: str, data: Path, as_json: bool, **options: Any) -> None
     files = list_images(data)
     photos: list[CanonicalImage] = []
     codes: list[torch.Tensor] = []
-    for image in _read(files if fpr is not None else files[: plan.images]):
+    for image in _read(files):
         if len(photos) < plan.images:
             photos.append(image)
-        if fpr is not None:
-            codes.append(hash_.code(image.pixels))
-    if codes:
+        codes.append(hash_.code(image.pixels))
+    if fpr is not None and codes:
         hash_ = hash_.with_threshold(threshold_for(fpr, torch.stack(codes)))
     run = Calibration(
         hash_,
@@ -77,6 +76,7 @@ def calibrate(hash_name: str, data: Path, as_json: bool, **options: Any) -> None
         engine=options["engine"],
         device=options["device"],
         batch_size=options["batch_size"],
+        plain_codes=torch.stack(codes) if codes else None,
     )
     with progress() as bar:
         task = bar.add_task("calibrating", total=None)
@@ -110,7 +110,7 @@ def _grid_row(text: str) -> tuple[int | None, tuple[float, ...]]:
 
 
 def _read(files: list[Path]) -> Iterator[CanonicalImage]:
-    """The photos that can be read, one at a time: a false-match rate may take more of them than fit in memory."""
+    """The photos that can be read, one at a time: all of them are hashed, but they need not fit in memory."""
     with progress() as bar:
         for file in bar.track(files, description="reading photos"):
             try:
@@ -124,7 +124,7 @@ def _read(files: list[Path]) -> Iterator[CanonicalImage]:
 
 def _show(profile: Profile, out: Path) -> None:
     table = Table(
-        "low-pass", "sigma", "radius", "radius of variants", "variants matched", "collisions", "worst unrelated"
+        "low-pass", "sigma", "threshold", "radius", "of variants", "variants matched", "collisions", "worst unrelated"
     )
     for point in profile.grid:
         rates = point.consensus
@@ -132,18 +132,21 @@ def _show(profile: Profile, out: Path) -> None:
         table.add_row(
             str(point.lowpass or "none"),
             f"{point.sigma:g}",
+            f"{rates.threshold:.3f}",
             f"{rates.radius_identity:.3f}",
             f"{rates.radius_variants:.3f}",
             f"{rates.variants_matched:.1%}",
-            f"{rates.collisions:.3%}",
+            f"{rates.collisions:.4%}",
             f"{rates.worst_unrelated:.2f}",
             style="bold" if chosen else None,
         )
     plain = profile.unprotected
-    table.add_row("unprotected", "", "", "", f"{plain.variants_matched:.1%}", f"{plain.collisions:.3%}", "")
+    measured = [f"{plain.threshold:.3f}", "", "", f"{plain.variants_matched:.1%}", f"{plain.collisions:.4%}"]
+    table.add_row("unprotected", "", *measured, "")
     console().print(table)
     click.echo(
-        f"chosen: low-pass {profile.lowpass or 'none'}, sigma {profile.sigma:g}, threshold {profile.threshold:g}; "
+        f"chosen: low-pass {profile.lowpass or 'none'}, sigma up to {profile.sigma:g}, "
+        f"votes within {profile.threshold:.3f}; "
         f"for bare codes low-pass {profile.external_lowpass or 'none'}, sigma {profile.external_sigma:g}"
     )
     click.echo(f"written: {click.format_filename(out)}")

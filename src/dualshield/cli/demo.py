@@ -48,7 +48,7 @@ def _demo(out: Console, hash_: PerceptualHash, photos: list[CanonicalImage], dra
     photo = photos[0]
     variants = [CanonicalImage(v(photo.pixels), f"its {v.name}") for v in VARIANTS]
     queries = [photo, *variants, *photos[1:]]
-    sigma = "sigma per reference" if config.sigma == "auto" else f"sigma {config.sigma:g}"
+    reference = matcher.enroll(photo)
     lowpass = "no low-pass" if config.lowpass is None else f"low-pass {config.lowpass}x{config.lowpass}"
     table = Table(
         "query",
@@ -58,23 +58,22 @@ def _demo(out: Console, hash_: PerceptualHash, photos: list[CanonicalImage], dra
         "certified radius",
         "votes",
         "seconds",
-        title=f"{hash_.name} ({hash_.bits} bits), reference: {photo.name}; {sigma}, {lowpass}, "
+        title=f"{hash_.name} ({hash_.bits} bits), reference: {photo.name}; sigma {reference.sigma:g}, {lowpass}, "
         f"{matcher.engine.name} engine",
         title_justify="left",
     )
     with progress() as bar:
-        reference = matcher.enroll(photo)
         for query in bar.track(queries, description=hash_.name):
-            table.add_row(*_row(matcher.match(reference, query), query.name, photo.name))
+            table.add_row(*_row(matcher.match(reference, query), photo.name, hash_.threshold))
     out.print(table)
     out.print()
 
 
-def _row(result: MatchResult, query: str, photo: str) -> list[str]:
+def _row(result: MatchResult, photo: str, plain_threshold: float) -> list[str]:
     return [
-        "the same photo" if query == photo else query,
+        "the same photo" if result.query == photo else result.query,
         f"{result.distance:.3f}",
-        "match" if result.distance <= result.threshold else "no match",
+        "match" if result.distance <= plain_threshold else "no match",
         result.decision.value.replace("_", " "),
         f"{result.radius:.3f}",
         f"{result.votes}/{result.draws}",

@@ -44,10 +44,11 @@ def explain(result: MatchResult) -> str:
     query, reference = (click.format_filename(name) for name in (result.query, result.reference))
     lines = [
         f"{result.decision.value.replace('_', ' ').upper()}   {query}  against  {reference}",
-        f"  plain {result.hash} distance  {result.distance:.3f} (threshold {result.threshold:g})",
+        f"  plain {result.hash} distance  {result.distance:.3f}",
     ]
-    side = "for a match" if result.decision == "match" else "against a match" if result.decision == "no_match" else ""
-    lines.append(f"  votes                {result.votes} of {result.draws} {side}".rstrip())
+    side = {"match": " for a match", "no_match": " against a match"}.get(result.decision.value, "")
+    rule = f"(a vote matches within a bit error rate of {result.threshold:.3g})"
+    lines.append(f"  votes                {result.votes} of {result.draws}{side} {rule}")
     if result.decision == "abstain":
         lines.append("  certificate          none: the votes do not prove a decision at this radius and alpha")
     else:

@@ -82,6 +82,15 @@ def blank_images() -> list[CanonicalImage]:
     return [CanonicalImage(p.contiguous(), n) for n, p in {**flat, "ramp": ramp, "faint-noise": faint}.items()]
 
 
+def distance_histogram(codes: torch.Tensor) -> torch.Tensor:
+    """How many of all pairs of codes are at each Hamming distance."""
+    count, bits = codes.shape
+    histogram = torch.zeros(bits + 1, dtype=torch.long)
+    for i in range(count - 1):
+        histogram += torch.bincount(_hamming(codes[i + 1 :], codes[i]), minlength=bits + 1)
+    return histogram
+
+
 def threshold_for(fpr: float, plain: torch.Tensor) -> float:
     """The largest bit error rate whose matches among the unrelated ``plain`` codes stay within ``fpr``."""
     if not 0 < fpr < 1:
@@ -90,26 +99,23 @@ def threshold_for(fpr: float, plain: torch.Tensor) -> float:
     pairs = count * (count - 1) // 2
     if pairs * fpr < 1:
         raise InputError(f"a false-match rate of {fpr:g} cannot be measured on {pairs} pairs; give more images")
-    histogram = torch.zeros(bits + 1, dtype=torch.long)
-    for i in range(count - 1):
-        histogram += torch.bincount((plain[i + 1 :] ^ plain[i]).sum(1), minlength=bits + 1)
+    histogram = distance_histogram(plain)
     within = histogram.cumsum(0) <= fpr * pairs
     distance = int(within.sum()) - 1
     if distance < 0:
         raise InputError(
             f"even identical codes occur more often than {fpr:g} among these images: duplicates in the data?"
         )
-    # Half a step above the distance: floor(threshold * bits) is safe from rounding.
-    return min((distance + 0.5) / bits, 0.499)
+    return _threshold(distance, bits)
 
 
 @dataclass(frozen=True)
-class _Outcome:
-    """How positives fared against one kind of reference at one sigma."""
+class _Distances:
+    """Hamming distances of noisy codes to one kind of reference at one sigma; votes follow for any threshold."""
 
-    identity_radius: torch.Tensor  # (radius images,)
-    variant_radius: torch.Tensor  # (radius images / 6, variants)
-    variant_matched: torch.Tensor  # (variant images, variants)
+    identity: list[torch.Tensor]  # per photo (draws,)
+    variants: list[list[torch.Tensor]]  # per photo and variant (draws,)
+    unrelated: torch.Tensor  # (references, queries, vote draws)
 
 
 @dataclass(frozen=True)
@@ -117,11 +123,9 @@ class _Level:
     """Everything drawn at one sigma behind one low-pass."""
 
     sigma: float
-    consensus: torch.Tensor  # (images, bits)
-    expected: torch.Tensor  # (images,): the radius enrolment would expect
-    queries: torch.Tensor  # (images, vote draws, bits)
-    own: _Outcome  # against the consensus
-    plain: _Outcome  # against the plain hash, as found in an external list
+    banks: torch.Tensor  # (images, enrolment draws, bits)
+    own: _Distances  # to the consensus of the bank
+    plain: _Distances  # to the plain hash, as found in an external list
 
 
 class Calibration:
@@ -136,6 +140,7 @@ class Calibration:
         engine: str = "auto",
         device: str = "cpu",
         batch_size: int | None = None,
+        plain_codes: torch.Tensor | None = None,
     ) -> None:
         if len(photos) < 2:
             raise InputError(f"calibration needs at least 2 photos, got {len(photos)}")
@@ -154,6 +159,7 @@ class Calibration:
             for photo in self.photos[: plan.variant_images]
         ]
         self.plain = torch.stack([self.hash.code(image.pixels) for image in self.images])
+        self.unprotected = self._measure_unprotected(plain_codes)
 
     def run(self, journal: Path | None = None, progress: Callable[[str, int, int], None] = lambda *_: None) -> Profile:
         """Measure what the journal does not hold yet, then choose."""
@@ -169,7 +175,7 @@ class Calibration:
                 if record:
                     record.append([asdict(point) for point in done[lowpass]])
             grid += done[lowpass]
-        return choose(self.hash, self._unprotected(), grid, self._described())
+        return choose(self.hash, self.unprotected, grid, self._described())
 
     @staticmethod
     def _report(progress: Callable[[str, int, int], None], before: int, total: int, what: str, here: int) -> None:
@@ -191,7 +197,7 @@ class Calibration:
         for sigma in sigmas:
             report(f"low-pass {lowpass or 'none'}, sigma {sigma:g}", len(levels))
             levels.append(self._draw_level(sampler, sigma, source))
-            points.append(GridPoint(lowpass, sigma, self._deployed(levels), self._external(levels[-1])))
+            points.append(self._point(lowpass, levels))
         return points
 
     def _draw_level(self, sampler: Sampler, sigma: float, source: GaussianSource) -> _Level:
@@ -200,74 +206,106 @@ class Calibration:
         def draw(pixels: torch.Tensor, draws: int) -> torch.Tensor:
             return draw_bank(sampler, pixels, sigma, draws, source)
 
-        banks = [draw(image.pixels, ENROL_DRAWS) for image in self.images]
-        consensus = torch.stack([majority(bank) for bank in banks])
-        expected = [expected_radius(bank, self.hash, "code", sigma, DEFAULT_N, plan.alpha) for bank in banks]
-        identity = [draw(image.pixels, plan.draws) for image in self.photos[: plan.radius_images]]
+        banks = torch.stack([draw(image.pixels, ENROL_DRAWS) for image in self.images])
+        queries = torch.stack([draw(image.pixels, plan.vote_draws) for image in self.images])
+        identity = [draw(photo.pixels, plan.draws) for photo in self.photos[: plan.radius_images]]
         measured = max(1, plan.radius_images // 6)
         variants = [
             [draw(variant, plan.draws if i < measured else plan.vote_draws) for variant in of_photo]
             for i, of_photo in enumerate(self.variants)
         ]
 
-        def outcome(references: torch.Tensor) -> _Outcome:
-            return _Outcome(
-                torch.tensor([self._radius(codes, references[i], sigma) for i, codes in enumerate(identity)]),
-                torch.tensor(
-                    [[self._radius(c, references[i], sigma) for c in of] for i, of in enumerate(variants[:measured])]
-                ),
-                torch.tensor([[self._majority(c, references[i]) for c in of] for i, of in enumerate(variants)]),
+        def distances(references: torch.Tensor) -> _Distances:
+            return _Distances(
+                [_hamming(codes, references[i]) for i, codes in enumerate(identity)],
+                [[_hamming(codes, references[i]) for codes in of_photo] for i, of_photo in enumerate(variants)],
+                torch.stack([_hamming(queries, reference) for reference in references]),
             )
 
-        queries = torch.stack([draw(image.pixels, plan.vote_draws) for image in self.images])
-        return _Level(
-            sigma, consensus, torch.tensor(expected), queries, own=outcome(consensus), plain=outcome(self.plain)
+        consensus = torch.stack([majority(bank) for bank in banks])
+        return _Level(sigma, banks, own=distances(consensus), plain=distances(self.plain))
+
+    # -- rates -------------------------------------------------------------------------------------
+
+    def _point(self, lowpass: int | None, levels: list[_Level]) -> GridPoint:
+        """The rates at the largest threshold, up to the hash's own, whose collisions are no more than unprotected."""
+
+        def largest(rates: Callable[[int], Rates]) -> Rates:
+            for distance in range(self.hash.max_distance, 0, -1):
+                found = rates(distance)
+                if found.collisions <= self.unprotected.collisions:
+                    return found
+            return rates(0)
+
+        level = levels[-1]
+        return GridPoint(
+            lowpass,
+            level.sigma,
+            consensus=largest(lambda distance: self._deployed(levels, distance)),
+            external=largest(lambda distance: self._rates([(level.sigma, level.plain)] * len(self.images), distance)),
         )
 
-    def _radius(self, codes: torch.Tensor, reference: torch.Tensor, sigma: float) -> float:
-        votes = int(self.hash.matches(codes, reference).sum())
-        return certified_radius(clopper_pearson_lower(votes, len(codes), self.plan.alpha), sigma)
-
-    def _majority(self, codes: torch.Tensor, reference: torch.Tensor) -> bool:
-        return float(self.hash.matches(codes, reference).float().mean()) > 0.5
-
-    def _deployed(self, levels: list[_Level]) -> Rates:
+    def _deployed(self, levels: list[_Level], distance: int) -> Rates:
         """Rates when each reference takes, as enrolment does, its best sigma among the levels."""
-        expected = torch.stack([level.expected for level in levels])
-        best = [int(i) for i in expected.argmax(0)]  # the first, so the smallest sigma, where all are 0
-        unrelated = [
-            self._unrelated(i, levels[level].consensus[i], levels[level].queries) for i, level in enumerate(best)
-        ]
-        return _rates(
-            [levels[best[i]].own.identity_radius[i] for i in range(len(levels[0].own.identity_radius))],
-            [levels[best[i]].own.variant_radius[i] for i in range(len(levels[0].own.variant_radius))],
-            [levels[best[i]].own.variant_matched[i] for i in range(len(self.variants))],
-            torch.cat(unrelated),
+        hash_ = self.hash.with_threshold(_threshold(distance, self.hash.bits))
+        chosen = []
+        for image in range(len(self.images)):
+            expected = [
+                expected_radius(level.banks[image], hash_, "code", level.sigma, DEFAULT_N, self.plan.alpha)
+                for level in levels
+            ]
+            # The first, so the smallest sigma, where nothing is to be expected from any.
+            level = levels[expected.index(max(expected))]
+            chosen.append((level.sigma, level.own))
+        return self._rates(chosen, distance)
+
+    def _rates(self, chosen: list[tuple[float, _Distances]], distance: int) -> Rates:
+        """Rates when reference i has the sigma and the distances ``chosen[i]``, at a largest Hamming distance."""
+
+        def radius(distances: torch.Tensor, sigma: float) -> float:
+            votes = int((distances <= distance).sum())
+            return certified_radius(clopper_pearson_lower(votes, len(distances), self.plan.alpha), sigma)
+
+        identity, variant_radii, matched, unrelated = [], [], [], []
+        for i, (sigma, found) in enumerate(chosen):
+            identity += [radius(found.identity[i], sigma)] if i < len(found.identity) else []
+            for distances in found.variants[i] if i < len(found.variants) else []:
+                matched.append(float((distances <= distance).float().mean()) > 0.5)
+                variant_radii += [radius(distances, sigma)] if len(distances) == self.plan.draws else []
+            unrelated.append((found.unrelated[i][self._others(i)] <= distance).float().mean(1))
+        probability = torch.cat(unrelated)
+        return Rates(
+            threshold=self.hash.threshold
+            if distance == self.hash.max_distance
+            else _threshold(distance, self.hash.bits),
+            radius_identity=_mean(identity),
+            radius_variants=_mean(variant_radii),
+            variants_matched=_mean(matched),
+            collisions=float((probability > 0.5).float().mean()),
+            worst_unrelated=float(probability.max()),
         )
 
-    def _external(self, level: _Level) -> Rates:
-        unrelated = [self._unrelated(i, code, level.queries) for i, code in enumerate(self.plain)]
-        outcome = level.plain
-        return _rates(
-            [*outcome.identity_radius], [*outcome.variant_radius], [*outcome.variant_matched], torch.cat(unrelated)
-        )
-
-    def _unrelated(self, index: int, reference: torch.Tensor, queries: torch.Tensor) -> torch.Tensor:
-        """Match probabilities of one reference with all unrelated queries; two blanks are not unrelated."""
-        others = torch.ones(len(queries), dtype=torch.bool)
+    def _others(self, index: int) -> torch.Tensor:
+        """Which images are unrelated to this one; two blanks are not unrelated."""
+        others = torch.ones(len(self.images), dtype=torch.bool)
         others[index] = False
         if index >= len(self.photos):
             others[len(self.photos) :] = False
-        return self.hash.matches(queries[others], reference).float().mean(1)
+        return others
 
-    def _unprotected(self) -> Rates:
-        """The same rates for the plain hash: one noiseless draw, no radius."""
+    def _measure_unprotected(self, plain_codes: torch.Tensor | None) -> Rates:
+        """What the plain hash achieves; its collisions on all photos there are, since they are rare."""
         matched = [
-            torch.tensor([bool(self.hash.matches(self.hash.code(variant), self.plain[i])) for variant in of_photo])
+            bool(self.hash.matches(self.hash.code(variant), self.plain[i]))
             for i, of_photo in enumerate(self.variants)
+            for variant in of_photo
         ]
-        unrelated = [self._unrelated(i, code, self.plain[:, None]) for i, code in enumerate(self.plain)]
-        return _rates([torch.zeros(1)], [torch.zeros(1)], matched, torch.cat(unrelated))
+        photos = self.plain[: len(self.photos)] if plain_codes is None else plain_codes
+        histogram = distance_histogram(photos)
+        for blank in self.plain[len(self.photos) :]:
+            histogram += torch.bincount(_hamming(photos, blank), minlength=len(histogram))
+        collisions = float(histogram[: self.hash.max_distance + 1].sum() / histogram.sum())
+        return Rates(self.hash.threshold, 0.0, 0.0, _mean(matched), collisions, float(collisions > 0))
 
     def _described(self) -> dict[str, Any]:
         return {
@@ -289,13 +327,14 @@ def _finished(journal: Journal) -> dict[int | None, list[GridPoint]]:
     return done
 
 
-def _rates(
-    identity: list[torch.Tensor], variants: list[torch.Tensor], matched: list[torch.Tensor], unrelated: torch.Tensor
-) -> Rates:
-    return Rates(
-        radius_identity=float(torch.stack(identity).mean()),
-        radius_variants=float(torch.stack(variants).mean()),
-        variants_matched=float(torch.stack(matched).float().mean()),
-        collisions=float((unrelated > 0.5).float().mean()),
-        worst_unrelated=float(unrelated.max()),
-    )
+def _hamming(codes: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
+    return (codes ^ reference).sum(-1)
+
+
+def _threshold(distance: int, bits: int) -> float:
+    """A bit error rate for a whole distance, half a step above it: floor(threshold * bits) is safe from rounding."""
+    return min((distance + 0.5) / bits, 0.499)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

@@ -26,6 +26,7 @@ VARIANT_TOLERANCE = 0.01
 class Rates:
     """What one way of keeping references achieved at one grid point."""
 
+    threshold: float  # bit error rate of a matching vote
     radius_identity: float  # mean certified radius of (photo, same photo)
     radius_variants: float  # mean certified radius of (photo, benign variant), 0 where not certified as a match
     variants_matched: float  # fraction of benign variants that match
@@ -61,7 +62,8 @@ class GridPoint:
 class Profile:
     """The outcome of a calibration; JSON on disk.
 
-    ``sigma`` is the largest that a reference may get at enrolment.
+    ``sigma`` is the largest that a reference may get at enrolment; ``threshold`` is that of a vote, which calibration
+    lowers below the plain hash's where noise and low-pass would otherwise cost collisions.
     """
 
     hash: str
@@ -69,6 +71,7 @@ class Profile:
     threshold: float
     lowpass: int | None
     sigma: float
+    external_threshold: float
     external_lowpass: int | None
     external_sigma: float
     unprotected: Rates
@@ -80,17 +83,19 @@ class Profile:
 
     def config(self) -> MatcherConfig:
         """The default matcher: linear noise, mode code, each reference's sigma up to the profile's."""
-        return self._config(self.sigma)
+        return self._config(next(point for point in self._points() if point.sigma == self.sigma))
 
     def widest_config(self) -> MatcherConfig:
         """``--sigma auto``: each reference's sigma up to the largest that costs no collisions."""
         limit = self.unprotected.collisions
-        return self._config(max(p.sigma for p in self._points() if p.consensus.collisions <= limit))
+        points = [point for point in self._points() if point.consensus.collisions <= limit]
+        return self._config(max(points, key=lambda point: point.consensus.radius_identity))
 
-    def _config(self, largest: float) -> MatcherConfig:
-        # All sigmas of the grid up to the largest: exactly the choice that was measured there.
-        sigmas = tuple(point.sigma for point in self._points() if point.sigma <= largest)
-        return MatcherConfig(sigma="auto", lowpass=self.lowpass, threshold=self.threshold, sigma_grid=sigmas)
+    def _config(self, point: GridPoint) -> MatcherConfig:
+        # All sigmas of the grid up to the point's: exactly the choice that was measured there.
+        sigmas = tuple(p.sigma for p in self._points() if p.sigma <= point.sigma)
+        threshold = point.consensus.threshold
+        return MatcherConfig(sigma="auto", lowpass=self.lowpass, threshold=threshold, sigma_grid=sigmas)
 
     def at_lowpass(self, lowpass: int | None) -> Profile:
         """The same measurements, deployed behind another low-pass of the grid."""
@@ -101,11 +106,14 @@ class Profile:
             raise InputError(
                 f"low-pass {lowpass or 'none'} is not among those calibrated for {self.hash}: give sigma as a number"
             )
-        return replace(self, lowpass=lowpass, sigma=max(point.sigma for point in points))
+        best = max(points, key=lambda point: point.consensus.radius_identity)
+        return replace(self, lowpass=lowpass, sigma=best.sigma, threshold=best.consensus.threshold)
 
     def external_config(self) -> MatcherConfig:
         """For bare codes of the plain hash, where there is no image to enrol."""
-        return MatcherConfig(sigma=self.external_sigma, lowpass=self.external_lowpass, threshold=self.threshold)
+        return MatcherConfig(
+            sigma=self.external_sigma, lowpass=self.external_lowpass, threshold=self.external_threshold
+        )
 
     def save(self, file: Path) -> None:
         """Write atomically: an old profile is replaced as a whole or not at all."""
@@ -139,7 +147,7 @@ class Profile:
             profile.config()
             profile.external_config()
             return profile
-        except (KeyError, TypeError, ValueError, RecursionError, InputError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError, StopIteration, InputError) as error:
             raise InputError(
                 f"{name} is not a DualShield profile ({error!r}); write one with dualshield calibrate"
             ) from error
@@ -148,7 +156,12 @@ class Profile:
         rates = [self.unprotected, *(r for point in self.grid for r in (point.consensus, point.external))]
         sigmas = [self.sigma, self.external_sigma, *(point.sigma for point in self.grid)]
         lowpasses = [self.lowpass, self.external_lowpass, *(point.lowpass for point in self.grid)]
-        for number in (self.threshold, *sigmas, *(value for r in rates for value in astuple(r))):
+        for number in (
+            self.threshold,
+            self.external_threshold,
+            *sigmas,
+            *(value for r in rates for value in astuple(r)),
+        ):
             if not isinstance(number, int | float):
                 raise TypeError(f"{number!r} is not a number")
         for lowpass in lowpasses:
@@ -193,9 +206,10 @@ def choose(hash_: PerceptualHash, unprotected: Rates, grid: Sequence[GridPoint],
     return Profile(
         hash=hash_.name,
         hash_version=hash_.version,
-        threshold=hash_.threshold,
+        threshold=own.consensus.threshold,
         lowpass=own.lowpass,
         sigma=own.sigma,
+        external_threshold=external.external.threshold,
         external_lowpass=external.lowpass,
         external_sigma=external.sigma,
         unprotected=unprotected,
