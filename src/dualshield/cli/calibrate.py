@@ -18,7 +18,8 @@ from dualshield.cli.output import console, progress
 from dualshield.errors import ImageError, InputError
 from dualshield.hashes import get_hash
 from dualshield.images import CanonicalImage, list_images, load_image
-from dualshield.smoothing.calibration import Calibration, CalibrationPlan, threshold_for
+from dualshield.smoothing.calibration import Calibration, CalibrationPlan
+from dualshield.smoothing.false_matches import threshold_for
 from dualshield.smoothing.profile import PROFILE_SUFFIX, Profile, profile_file
 
 PLAN = CalibrationPlan()

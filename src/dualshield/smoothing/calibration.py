@@ -23,6 +23,7 @@ from dualshield.journal import Journal
 from dualshield.smoothing.config import DEFAULT_N, MAX_SIGMA
 from dualshield.smoothing.engines import make_engine
 from dualshield.smoothing.enrolment import draw_bank, expected_radius
+from dualshield.smoothing.false_matches import distance_histogram, hamming, threshold_at
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.profile import GridPoint, Profile, Rates, choose
 from dualshield.smoothing.reference import majority
@@ -80,33 +81,6 @@ def blank_images() -> list[CanonicalImage]:
     faint = 0.5 + 0.01 * torch.randn(3, size, size, generator=torch.Generator().manual_seed(0))
     flat = {f"flat-{v}": torch.full((3, size, size), v) for v in (0.0, 0.5, 1.0)}
     return [CanonicalImage(p.contiguous(), n) for n, p in {**flat, "ramp": ramp, "faint-noise": faint}.items()]
-
-
-def distance_histogram(codes: torch.Tensor) -> torch.Tensor:
-    """How many of all pairs of codes are at each Hamming distance."""
-    count, bits = codes.shape
-    histogram = torch.zeros(bits + 1, dtype=torch.long)
-    for i in range(count - 1):
-        histogram += torch.bincount(_hamming(codes[i + 1 :], codes[i]), minlength=bits + 1)
-    return histogram
-
-
-def threshold_for(fpr: float, plain: torch.Tensor) -> float:
-    """The largest bit error rate whose matches among the unrelated ``plain`` codes stay within ``fpr``."""
-    if not 0 < fpr < 1:
-        raise InputError(f"false-match rate {fpr} is not in (0, 1)")
-    count, bits = plain.shape
-    pairs = count * (count - 1) // 2
-    if pairs * fpr < 1:
-        raise InputError(f"a false-match rate of {fpr:g} cannot be measured on {pairs} pairs; give more images")
-    histogram = distance_histogram(plain)
-    within = histogram.cumsum(0) <= fpr * pairs
-    distance = int(within.sum()) - 1
-    if distance < 0:
-        raise InputError(
-            f"even identical codes occur more often than {fpr:g} among these images: duplicates in the data?"
-        )
-    return _threshold(distance, bits)
 
 
 @dataclass(frozen=True)
@@ -217,9 +191,9 @@ class Calibration:
 
         def distances(references: torch.Tensor) -> _Distances:
             return _Distances(
-                [_hamming(codes, references[i]) for i, codes in enumerate(identity)],
-                [[_hamming(codes, references[i]) for codes in of_photo] for i, of_photo in enumerate(variants)],
-                torch.stack([_hamming(queries, reference) for reference in references]),
+                [hamming(codes, references[i]) for i, codes in enumerate(identity)],
+                [[hamming(codes, references[i]) for codes in of_photo] for i, of_photo in enumerate(variants)],
+                torch.stack([hamming(queries, reference) for reference in references]),
             )
 
         consensus = torch.stack([majority(bank) for bank in banks])
@@ -247,7 +221,7 @@ class Calibration:
 
     def _deployed(self, levels: list[_Level], distance: int) -> Rates:
         """Rates when each reference takes, as enrolment does, its best sigma among the levels."""
-        hash_ = self.hash.with_threshold(_threshold(distance, self.hash.bits))
+        hash_ = self.hash.with_threshold(threshold_at(distance, self.hash.bits))
         chosen = []
         for image in range(len(self.images)):
             expected = [
@@ -277,7 +251,7 @@ class Calibration:
         return Rates(
             threshold=self.hash.threshold
             if distance == self.hash.max_distance
-            else _threshold(distance, self.hash.bits),
+            else threshold_at(distance, self.hash.bits),
             radius_identity=_mean(identity),
             radius_variants=_mean(variant_radii),
             variants_matched=_mean(matched),
@@ -303,7 +277,7 @@ class Calibration:
         photos = self.plain[: len(self.photos)] if plain_codes is None else plain_codes
         histogram = distance_histogram(photos)
         for blank in self.plain[len(self.photos) :]:
-            histogram += torch.bincount(_hamming(photos, blank), minlength=len(histogram))
+            histogram += torch.bincount(hamming(photos, blank), minlength=len(histogram))
         collisions = float(histogram[: self.hash.max_distance + 1].sum() / histogram.sum())
         return Rates(self.hash.threshold, 0.0, 0.0, _mean(matched), collisions, float(collisions > 0))
 
@@ -325,15 +299,6 @@ def _finished(journal: Journal) -> dict[int | None, list[GridPoint]]:
         except (TypeError, LookupError):
             continue  # not one of our records: it is measured again
     return done
-
-
-def _hamming(codes: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    return (codes ^ reference).sum(-1)
-
-
-def _threshold(distance: int, bits: int) -> float:
-    """A bit error rate for a whole distance, half a step above it: floor(threshold * bits) is safe from rounding."""
-    return min((distance + 0.5) / bits, 0.499)
 
 
 def _mean(values: Sequence[float]) -> float:
