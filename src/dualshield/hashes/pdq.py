@@ -3,7 +3,7 @@
 Luma, two passes of a 4-pixel box filter along each axis, every eighth sample (64 x 64), the 16 x 16
 lowest non-constant DCT coefficients, one bit each: above the median or not. Everything before the median is
 the linear front end ``c = L Y L^T`` with ``L`` of 16 x 512, so noise on half a million pixels is 256 normals
-here (MATH.md 4).
+here (METHOD.md 4).
 """
 
 from __future__ import annotations

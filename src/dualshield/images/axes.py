@@ -83,7 +83,7 @@ def centre_crop(n_in: int, length: int) -> Matrix:
 
 
 def low_pass(n: int, m: int) -> Matrix:
-    """Down to ``m`` samples and back up to ``n``: a linear low-pass of rank ``m`` (MATH.md 3b)."""
+    """Down to ``m`` samples and back up to ``n``: a linear low-pass of rank ``m`` (METHOD.md 3b)."""
     if not 2 <= m <= n:
         raise InputError(f"a low-pass must keep between 2 and {n} samples, not {m}")
     return resize(m, n, "bilinear") @ resize(n, m, "bilinear")

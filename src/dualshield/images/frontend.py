@@ -8,7 +8,7 @@ columns, o: offset). Its factors are kept explicit, which gives three things:
 * it splits exactly into ``features = expand(core(pixels))``, where ``core`` has orthonormal rows (the right singular
   vectors of each factor). So i.i.d. Gaussian noise on the 786,432 canonical pixels *is* i.i.d. Gaussian noise of the
   same sigma on the few numbers of the core: nothing is approximated, and a draw costs only what the hash sees
-  (MATH.md 3; with ``L = U S V^T`` its C is our ``U S``).
+  (METHOD.md 3; with ``L = U S V^T`` its C is our ``U S``).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class FrontEnd:
         return replace(self, colour=self.colour * scale[:, None], offset=(self.offset - shift) * scale)
 
     def low_pass(self, m: int) -> FrontEnd:
-        """The same front end behind an m x m low-pass of the canonical image (MATH.md 3b)."""
+        """The same front end behind an m x m low-pass of the canonical image (METHOD.md 3b)."""
         height, width = self.rows.shape[1], self.cols.shape[1]
         return replace(self, rows=self.rows @ axes.low_pass(height, m), cols=self.cols @ axes.low_pass(width, m))
 

@@ -1,7 +1,7 @@
-"""Calibration: measure a grid of (low-pass, sigma) on photos, and choose where to deploy (MATH.md 5).
+"""Calibration: measure a grid of (low-pass, sigma) on photos, and choose where to deploy (METHOD.md 5).
 
-Too much noise makes every image hash like
-noise, low-texture images first; so blank images stand among the unrelated ones, as queries and as references.
+Too much noise makes every image hash like noise, low-texture images first; so blank images stand among the unrelated
+ones, as queries and as references.
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ class Calibration:
 
     def run(self, journal: Path | None = None, progress: Callable[[str, int, int], None] = lambda *_: None) -> Profile:
         """Measure what the journal does not hold yet, then choose."""
-        names = {"names": [photo.name for photo in self.photos]}
-        record = Journal(journal, {**self._described(), **names}) if journal else None
+        depends_on = {"names": [photo.name for photo in self.photos], "unprotected": asdict(self.unprotected)}
+        record = Journal(journal, {**self._described(), **depends_on}) if journal else None
         done = _finished(record) if record else {}
         grid: list[GridPoint] = []
         total = sum(len(sigmas) for _, sigmas in self.plan.grid)

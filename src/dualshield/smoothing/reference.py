@@ -1,6 +1,6 @@
 """What the matcher keeps of a reference, and which code each vote compares with.
 
-The guarantee holds for any distribution of the reference code that does not depend on the query (MATH.md 2):
+The guarantee holds for any distribution of the reference code that does not depend on the query (METHOD.md 2):
 
 * ``paired``: hash of the reference under fresh noise, for every vote (the paper);
 * ``bank``: a uniformly drawn entry of K noisy codes computed once; the image is never hashed again;

@@ -21,7 +21,7 @@ class Sampler:
     """Draws noisy codes of canonical images.
 
     ``clipped`` is the paper's noise: on the 512 x 512 pixels, clipped to [0, 1], then the front end.
-    ``linear`` is the same noise unclipped, drawn on the core of the front end, exactly in law (MATH.md 3).
+    ``linear`` is the same noise unclipped, drawn on the core of the front end, exactly in law (METHOD.md 3).
     """
 
     def __init__(self, hash_: PerceptualHash, engine: Engine, noise: NoiseKind, device: str = "cpu") -> None:
