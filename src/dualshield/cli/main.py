@@ -21,6 +21,13 @@ from dualshield.errors import DualShieldError, ExitCode
 INTERRUPTED = 130
 
 
+class ErrorOutput(logging.Handler):
+    """Log lines on what is stderr at that moment; only ours, other libraries' stay silent."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"dualshield: {record.getMessage()}", file=sys.stderr)
+
+
 class Commands(click.Group):
     """A group that leaves interruptions to ``main``; click would add a blank line, or exit with 1."""
 
@@ -44,8 +51,9 @@ def cli(verbose: bool) -> None:
     Exit codes: 0 done, 1 the condition asked for with --fail-on-..., 2 bad input or usage, 3 missing weights or
     dependency.
     """
-    level = logging.INFO if verbose else logging.WARNING
-    logging.basicConfig(stream=sys.stderr, level=level, format="dualshield: %(message)s", force=True)
+    logger = logging.getLogger("dualshield")
+    logger.setLevel(logging.INFO if verbose else logging.WARNING)
+    logger.handlers[:] = [ErrorOutput()]
 
 
 for command in (hashes, hash_images, match, calibrate, demo):
