@@ -161,7 +161,8 @@ class Expansion(torch.nn.Module):
         self.register_buffer("offset", offset[:, None, None])
 
     def forward(self, core: torch.Tensor) -> torch.Tensor:
-        return torch.einsum("ck,bkhw->bchw", self.colour, self.rows @ core @ self.cols.T) + self.offset
+        # Colours are mixed where the image is small; the spatial maps act on each channel alike.
+        return self.rows @ torch.einsum("ck,bkhw->bchw", self.colour, core) @ self.cols.T + self.offset
 
 
 def _float32(*arrays: Matrix) -> tuple[torch.Tensor, ...]:

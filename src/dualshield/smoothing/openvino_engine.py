@@ -112,10 +112,10 @@ def _prepend(model: Any, expansion: Expansion, shape: tuple[int, ...]) -> None:
     rows, cols, colour, offset = (ops.constant(t.numpy()) for t in expansion.buffers())
     model.reshape([shape[0], *expansion(torch.zeros(1, *shape[1:])).shape[1:]])
     cores = ops.parameter(list(shape), np.float32, name="core")
-    image = ops.matmul(ops.matmul(rows, cores, False, False), cols, False, True)
-    mixed = ops.einsum([colour, image], "ck,bkhw->bchw")
+    mixed = ops.einsum([colour, cores], "ck,bkhw->bchw")
+    image = ops.matmul(ops.matmul(rows, mixed, False, False), cols, False, True)
     features = model.get_parameters()[0]
-    features.output(0).replace(ops.add(mixed, offset).output(0))
+    features.output(0).replace(ops.add(image, offset).output(0))
     model.remove_parameter(features)
     model.add_parameters([cores])
     model.validate_nodes_and_infer_types()
