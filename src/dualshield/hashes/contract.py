@@ -18,7 +18,7 @@ from dualshield.errors import InputError
 from dualshield.images.frontend import FrontEnd
 
 DEFAULT_THRESHOLD = 0.2
-NETWORK_BATCH = 8
+NETWORK_BATCH = 4
 LIGHT_BATCH_NUMBERS = 2_000_000
 
 

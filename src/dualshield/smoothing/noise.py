@@ -13,6 +13,8 @@ import hmac
 import math
 import secrets
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
@@ -20,6 +22,9 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from dualshield.errors import InputError
 
+Words = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float32]
+_f32 = np.float32
 
 class GaussianSource:
     """A stream of independent standard normals; ``fork`` gives streams that never overlap."""
@@ -52,24 +57,40 @@ class GaussianSource:
         self._forks += 1
         return GaussianSource(hmac.digest(self._key, f"{self._forks}:{label}".encode(), "sha256"))
 
-    def _words(self, count: int) -> torch.Tensor:
-        return torch.frombuffer(bytearray(self._stream.update(bytes(4 * count))), dtype=torch.int32)
+    def _words(self, count: int) -> Words:
+        return np.frombuffer(self._stream.update(bytes(4 * count)), dtype=np.int32)
 
-    def normal(self, shape: tuple[int, ...], device: torch.device | str = "cpu") -> torch.Tensor:
-        """Independent standard normals, float32 (tails end at 6.7 standard deviations)."""
-        size = math.prod(shape)
+    def _normal(self, size: int) -> Floats:
+        # Numpy, not torch: the threads torch leaves spinning after each operation take their time from the
+        # engine that computes the previous batch meanwhile.
         half = -(-size // 2)
-        if size == 0:
-            return torch.empty(shape, device=device)
-        words = self._words(2 * half).to(device).to(torch.float32)
+        words = self._words(2 * half).astype(np.float32)
+        radius, angle = words[:half], words[half:]
         # |word| keeps its full precision near zero, which is where the far tail comes from.
-        radius = words[:half].abs_().add_(0.5).mul_(2.0**-31).clamp_(max=1.0).log_().mul_(-2.0).sqrt_()
-        angle = words[half:].mul_(math.pi * 2.0**-31)
-        out = torch.empty(2 * half, dtype=torch.float32, device=device)
-        torch.mul(angle.cos(), radius, out=out[:half])
-        torch.mul(angle.sin(), radius, out=out[half:])
-        return out[:size].view(shape)
+        np.abs(radius, out=radius)
+        radius += _f32(0.5)
+        radius *= _f32(2.0**-31)
+        np.minimum(radius, _f32(1), out=radius)
+        np.log(radius, out=radius)
+        radius *= _f32(-2)
+        np.sqrt(radius, out=radius)
+        angle *= _f32(math.pi * 2.0**-31)
+        out = np.empty(2 * half, np.float32)
+        np.multiply(np.cos(angle), radius, out=out[:half])
+        np.multiply(np.sin(angle), radius, out=out[half:])
+        return out[:size]
+
+    def normal(self, shape: tuple[int, ...]) -> torch.Tensor:
+        """Independent standard normals, float32 (tails end at 6.7 standard deviations)."""
+        return torch.from_numpy(self._normal(math.prod(shape)).reshape(shape))
+
+    def around(self, mean: torch.Tensor, sigma: float, count: int) -> torch.Tensor:
+        """``count`` copies of ``mean``, each under Gaussian noise of its own."""
+        noisy = self._normal(count * mean.numel()).reshape(count, *mean.shape)
+        noisy *= _f32(sigma)
+        noisy += mean.cpu().numpy()
+        return torch.from_numpy(noisy).to(mean.device)
 
     def integers(self, count: int, below: int) -> torch.Tensor:
         """Uniform integers in [0, below) (64-bit remainders: the bias is below 2^-40)."""
-        return self._words(2 * count).view(torch.int64).remainder(below)
+        return torch.from_numpy(self._words(2 * count).view(np.int64) % below)

@@ -56,7 +56,6 @@ class Sampler:
         for start in range(0, draws, size):
             count = min(size, draws - start)
             if self.noise == "linear":
-                yield source.normal((count, *core.shape), self.device).mul_(sigma).add_(core)
+                yield source.around(core, sigma, count)
             else:
-                noise = source.normal((count, *pixels.shape), self.device)
-                yield front_end.core(noise.mul_(sigma).add_(pixels).clamp_(0, 1))
+                yield front_end.core(source.around(pixels, sigma, count).clamp_(0, 1))
