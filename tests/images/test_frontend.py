@@ -91,3 +91,14 @@ def test_wrong_uses_are_refused() -> None:
         front_end.normalise(0.5, [1.0, 0.0, 1.0])
     with pytest.raises(InputError, match="constants"):
         front_end.normalise(0.5, 0.5).project(np.ones((2, SIZE)), np.ones((2, SIZE)))
+
+
+def test_a_front_end_first_used_in_inference_mode_still_has_gradients() -> None:
+    front_end = FrontEnd.identity(16).resize(8, 8).grey()
+    with torch.inference_mode():
+        front_end.core(torch.zeros(3, 16, 16))
+        front_end(torch.zeros(3, 16, 16))
+    pixels = torch.zeros(3, 16, 16, requires_grad=True)
+    (front_end.core(pixels).sum() + front_end(pixels).sum()).backward()
+    assert pixels.grad is not None
+    assert pixels.grad.abs().sum() > 0

@@ -165,7 +165,9 @@ class Expansion(torch.nn.Module):
         return self.rows @ torch.einsum("ck,bkhw->bchw", self.colour, core) @ self.cols.T + self.offset
 
 
+@torch.inference_mode(False)
 def _float32(*arrays: Matrix) -> tuple[torch.Tensor, ...]:
+    # Kept for later: made in inference mode, they could never take part in a gradient.
     return tuple(torch.tensor(array, dtype=torch.float32) for array in arrays)
 
 
