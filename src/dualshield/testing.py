@@ -13,10 +13,8 @@ Needs pytest; uses generated images only.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cache
 from io import BytesIO
 
-import numpy as np
 import torch
 from PIL import Image
 from scipy.stats import ks_2samp
@@ -25,23 +23,12 @@ from dualshield.hashes.codes import bit_error_rate, from_hex, to_hex
 from dualshield.hashes.contract import PerceptualHash
 from dualshield.images.canonical import CanonicalImage, load_image
 from dualshield.images.frontend import CANONICAL_SIZE
+from dualshield.images.synthetic import natural_image
 from dualshield.smoothing.engines import make_engine
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.sampler import Sampler
 
-
-@cache
-def natural_image(seed: int) -> CanonicalImage:
-    """Coloured 1/f noise: the spectrum of a photo without its content."""
-    size = CANONICAL_SIZE
-    rng = np.random.default_rng(seed)
-    frequency = np.hypot(np.fft.fftfreq(size)[:, None], np.fft.rfftfreq(size)[None, :])
-    frequency[0, 0] = 1
-    channels = [np.fft.irfft2(np.fft.rfft2(rng.normal(size=(size, size))) / frequency**1.2) for _ in range(3)]
-    mixed = rng.dirichlet([2, 2, 2], size=3) @ np.stack(channels).reshape(3, -1)
-    low, high = np.percentile(mixed, [1, 99])
-    pixels = np.clip((mixed - low) / (high - low), 0, 1).reshape(3, size, size)
-    return CanonicalImage(torch.tensor(pixels, dtype=torch.float32), f"natural-{seed}")
+__all__ = ["HashContract", "natural_image"]
 
 
 class HashContract(ABC):

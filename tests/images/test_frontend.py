@@ -99,6 +99,6 @@ def test_a_front_end_first_used_in_inference_mode_still_has_gradients() -> None:
         front_end.core(torch.zeros(3, 16, 16))
         front_end(torch.zeros(3, 16, 16))
     pixels = torch.zeros(3, 16, 16, requires_grad=True)
-    (front_end.core(pixels).sum() + front_end(pixels).sum()).backward()
+    (front_end.core(pixels).sum() + front_end(pixels).sum()).backward()  # type: ignore[no-untyped-call]
     assert pixels.grad is not None
     assert pixels.grad.abs().sum() > 0

@@ -14,7 +14,8 @@ import torch
 from dualshield.errors import InputError
 from dualshield.hashes import PerceptualHash, get_hash
 from dualshield.images import CanonicalImage
-from dualshield.smoothing.calibration import Calibration, CalibrationPlan, blank_images
+from dualshield.images.synthetic import blank_images
+from dualshield.smoothing.calibration import Calibration, CalibrationPlan
 from dualshield.smoothing.false_matches import threshold_for
 from dualshield.smoothing.profile import GridPoint, Profile, Rates, choose
 

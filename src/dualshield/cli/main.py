@@ -13,6 +13,7 @@ import click
 import dualshield
 from dualshield.cli.calibrate import calibrate
 from dualshield.cli.demo import demo
+from dualshield.cli.harden import harden
 from dualshield.cli.hash import hash_images
 from dualshield.cli.hashes import hashes
 from dualshield.cli.match import match
@@ -56,7 +57,7 @@ def cli(verbose: bool) -> None:
     logger.handlers[:] = [ErrorOutput()]
 
 
-for command in (hashes, hash_images, match, calibrate, demo):
+for command in (hashes, hash_images, match, harden, calibrate, demo):
     cli.add_command(command)
 
 

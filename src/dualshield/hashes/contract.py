@@ -65,6 +65,11 @@ class PerceptualHash:
         return sum(tensor.numel() for tensor in tensors) < 10_000
 
     @property
+    def is_linear(self) -> bool:
+        """Whether one grey front end and one common boundary are all there is (PDQ): hardening then has an optimum."""
+        return bool(getattr(self.network, "compares_with_median", False)) and self.front_end.shape[0] == 1
+
+    @property
     def preferred_batch(self) -> int:
         """Draws per batch: few for a network (cache, latency), as many as memory likes for a light hash."""
         if not self.is_light:

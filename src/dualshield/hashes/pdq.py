@@ -49,6 +49,8 @@ def axis_factor(n: int = CANONICAL_SIZE) -> Matrix:
 class AboveMedian(torch.nn.Module):
     """Margins of the coefficients over their lower median, in the bit order of PDQ's hex format."""
 
+    compares_with_median = True
+
     def forward(self, coefficients: torch.Tensor) -> torch.Tensor:
         flat = coefficients.flatten(1).flip(1)
         # torch.median returns the lower of the two middle values, as PDQ does.

@@ -18,11 +18,11 @@ import torch
 from dualshield.errors import InputError
 from dualshield.hashes.contract import PerceptualHash
 from dualshield.images.canonical import CanonicalImage
-from dualshield.images.frontend import CANONICAL_SIZE
+from dualshield.images.synthetic import blank_images
 from dualshield.journal import Journal
-from dualshield.smoothing.config import DEFAULT_N, MAX_SIGMA
+from dualshield.smoothing.config import DEFAULT_BANK, DEFAULT_N, MAX_SIGMA
 from dualshield.smoothing.engines import make_engine
-from dualshield.smoothing.enrolment import draw_bank, expected_radius
+from dualshield.smoothing.enrolment import consensus_draws, draw_bank, expected_radius
 from dualshield.smoothing.false_matches import distance_histogram, hamming, threshold_at
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.profile import GridPoint, Profile, Rates, choose
@@ -30,8 +30,6 @@ from dualshield.smoothing.reference import majority
 from dualshield.smoothing.sampler import Sampler
 from dualshield.smoothing.statistics import certified_radius, clopper_pearson_lower
 from dualshield.transforms import LOWEST_INTENSITY
-
-ENROL_DRAWS = 101
 
 Grid = tuple[tuple[int | None, tuple[float, ...]], ...]
 DEFAULT_GRID: Grid = (
@@ -72,15 +70,6 @@ class CalibrationPlan:
             raise InputError(f"calibration: the grid needs positive sigmas of at most {MAX_SIGMA}")
         if len({lowpass for lowpass, _ in self.grid}) < len(self.grid):
             raise InputError("calibration: the grid names a low-pass twice")
-
-
-def blank_images() -> list[CanonicalImage]:
-    """Images with (next to) nothing in them."""
-    size = CANONICAL_SIZE
-    ramp = torch.linspace(0.3, 0.7, size).expand(3, size, size)
-    faint = 0.5 + 0.01 * torch.randn(3, size, size, generator=torch.Generator().manual_seed(0))
-    flat = {f"flat-{v}": torch.full((3, size, size), v) for v in (0.0, 0.5, 1.0)}
-    return [CanonicalImage(p.contiguous(), n) for n, p in {**flat, "ramp": ramp, "faint-noise": faint}.items()]
 
 
 @dataclass(frozen=True)
@@ -180,7 +169,8 @@ class Calibration:
         def draw(pixels: torch.Tensor, draws: int) -> torch.Tensor:
             return draw_bank(sampler, pixels, sigma, draws, source)
 
-        banks = torch.stack([draw(image.pixels, ENROL_DRAWS) for image in self.images])
+        enrolment = consensus_draws(self.hash, DEFAULT_BANK)
+        banks = torch.stack([draw(image.pixels, enrolment) for image in self.images])
         queries = torch.stack([draw(image.pixels, plan.vote_draws) for image in self.images])
         identity = [draw(photo.pixels, plan.draws) for photo in self.photos[: plan.radius_images]]
         measured = max(1, plan.radius_images // 6)

@@ -13,6 +13,7 @@ from dualshield.smoothing.sampler import NoiseKind
 Auto = Literal["auto"]
 MAX_DRAWS = 100_000_000
 DEFAULT_N = 5000
+DEFAULT_BANK = 101
 MAX_SIGMA = 1000
 
 
@@ -34,7 +35,7 @@ class MatcherConfig:
     n: int = DEFAULT_N
     alpha: float = 1e-3
     target_radius: float | None = None
-    bank_size: int = 101
+    bank_size: int = DEFAULT_BANK
     sigma_grid: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:

@@ -17,6 +17,14 @@ from dualshield.smoothing.reference import ReferenceMode, majority
 from dualshield.smoothing.sampler import Sampler
 from dualshield.smoothing.statistics import certified_radius, clopper_pearson_lower, radius_ceiling
 
+# Draws of a light hash cost nothing, and more of them tell its best sigma and consensus more surely.
+LIGHT_DRAWS = 1001
+
+
+def consensus_draws(hash_: PerceptualHash, bank_size: int) -> int:
+    """How many noisy codes a consensus is made of; odd, so that there are no ties."""
+    return max(bank_size, LIGHT_DRAWS if hash_.is_light else 1) | 1
+
 
 def draw_bank(sampler: Sampler, pixels: torch.Tensor, sigma: float, size: int, source: GaussianSource) -> torch.Tensor:
     """``size`` noisy codes of the reference; ``(size, bits)`` bool."""

@@ -21,7 +21,7 @@ from dualshield.hashes.contract import PerceptualHash
 from dualshield.images.canonical import RADIUS_SPACE, CanonicalImage
 from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.engines import make_engine
-from dualshield.smoothing.enrolment import choose_sigma
+from dualshield.smoothing.enrolment import choose_sigma, consensus_draws
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.reference import Reference, majority
 from dualshield.smoothing.sampler import Sampler
@@ -97,8 +97,8 @@ class SmoothedMatcher:
     def enroll(self, image: CanonicalImage) -> Reference:
         """Prepare a reference image; its sigma and codes are fixed here, before any query is seen."""
         config, source = self.config, self.source.fork("enrol")
-        # An odd bank has no ties in its majority.
-        size = config.bank_size | 1 if config.reference_mode == "code" else config.bank_size
+        as_code = config.reference_mode == "code"
+        size = consensus_draws(self.hash, config.bank_size) if as_code else config.bank_size
         sigmas = config.sigma_grid if config.sigma == "auto" else (config.sigma,)
         plain = self.plain_code(image)
         if config.reference_mode == "paired" and len(sigmas) == 1:

@@ -26,6 +26,7 @@ Words = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
 _f32 = np.float32
 
+
 class GaussianSource:
     """A stream of independent standard normals; ``fork`` gives streams that never overlap."""
 

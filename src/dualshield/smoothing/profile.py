@@ -20,6 +20,8 @@ PROFILE_SUFFIX = ".profile.json"
 # Without a calibration: small enough that no sensible hash collapses.
 UNCALIBRATED_SIGMA = 0.1
 VARIANT_TOLERANCE = 0.01
+# Mean radii closer than this are equal, as far as a calibration can tell.
+AS_WIDE = 0.99
 
 
 @dataclass(frozen=True)
@@ -86,10 +88,16 @@ class Profile:
         return self._config(next(point for point in self._points() if point.sigma == self.sigma))
 
     def widest_config(self) -> MatcherConfig:
-        """``--sigma auto``: each reference's sigma up to the largest that costs no collisions."""
+        """``--sigma auto``: each reference's sigma up to the largest that costs no collisions.
+
+        Ordinary photos gain nothing from the top of that range, hardened ones do.
+        """
         limit = self.unprotected.collisions
         points = [point for point in self._points() if point.consensus.collisions <= limit]
-        return self._config(max(points, key=lambda point: point.consensus.radius_identity))
+        best = max(point.consensus.radius_identity for point in points)
+        return self._config(
+            max((p for p in points if p.consensus.radius_identity >= AS_WIDE * best), key=lambda p: p.sigma)
+        )
 
     def _config(self, point: GridPoint) -> MatcherConfig:
         # All sigmas of the grid up to the point's: exactly the choice that was measured there.

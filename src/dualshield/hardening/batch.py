@@ -1,0 +1,180 @@
+"""Hardening many files: where each result goes, what is already done, and nothing that exists gets lost."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dualshield.errors import InputError
+from dualshield.files import write_atomically
+from dualshield.hardening.harden import HardenedImage, Hardener, HardeningReport, Progress, Radii
+from dualshield.images.decode import list_images
+from dualshield.images.publication import Format
+from dualshield.journal import Journal
+
+JOURNAL = ".dualshield-harden.journal"
+BACKUP_SUFFIX = ".original"
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where hardened images go: one file, a folder, or in place of the originals (whose backups stay beside them)."""
+
+    path: Path | None
+    in_place: bool = False
+    overwrite: bool = False
+    folder: bool = False  # the user said so, by a trailing slash
+
+    def is_folder(self, inputs: int) -> bool:
+        """Whether ``path`` names a folder: it is one, is said to be one, or has to hold several images."""
+        return self.path is not None and (inputs > 1 or self.folder or self.path.is_dir())
+
+    def check(self, files: Sequence[Path]) -> None:
+        """Everything that can be refused before any work."""
+        if self.in_place == (self.path is not None):
+            raise InputError("give either -o OUT or --in-place")
+        if self.path is None:
+            return
+        if self.is_folder(len(files)):
+            try:
+                self.path.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise InputError(f"cannot use {self.path} as a folder: {error.strerror}") from error
+            folder = self.path
+            names = [file.stem.lower() for file in files]
+            if len(set(names)) < len(names):
+                twice = next(name for name in names if names.count(name) > 1)
+                raise InputError(f"two inputs are called {twice!r}: their outputs would overwrite each other")
+        else:
+            folder = self.path.parent
+            if not folder.is_dir():
+                raise InputError(f"cannot write {self.path}: the folder {folder} does not exist")
+        if not os.access(folder, os.W_OK):
+            raise InputError(f"cannot write into {folder}: no permission")
+
+    def output(self, file: Path, suffix: str, inputs: int) -> Path:
+        """Where the hardened ``file`` goes."""
+        if self.path is None:
+            if suffix.lower() != file.suffix.lower():
+                raise InputError(f"{file}: --in-place keeps the format; leave --format out")
+            return file
+        out = self.path / (file.stem + suffix) if self.is_folder(inputs) else self.path
+        if out.exists() and out.samefile(file):
+            raise InputError(f"{file}: output and input are the same file; use --in-place, or another -o")
+        if out.exists() and not self.overwrite:
+            raise InputError(f"{out} exists already; use --overwrite, or another -o")
+        return out
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one input."""
+
+    file: Path
+    report: HardeningReport | None = None
+    error: str | None = None
+    skipped: bool = False  # finished by an earlier run
+
+
+def expand(inputs: Sequence[Path]) -> list[Path]:
+    """Files as given, folders as the images in them."""
+    files = [file for path in inputs for file in (list_images(path) if path.is_dir() else [path])]
+    if not files:
+        raise InputError("no images given")
+    return files
+
+
+def harden_files(
+    hardener: Hardener,
+    files: Sequence[Path],
+    destination: Destination,
+    *,
+    format: Format = "keep",
+    quality: int | None = None,
+    preview: Path | None = None,
+    progress: Progress = lambda what, done, total: None,
+) -> Iterator[Outcome]:
+    """Harden each file; a failure is an outcome, not the end. An interrupted run continues where it stopped."""
+    destination.check(files)
+    journal = _journal(hardener, destination, len(files), format, quality)
+    done = {} if journal is None else {(r["source"], r["sha256"]): r for r in journal.records() if _complete(r)}
+    for file in files:
+        try:
+            digest = hashlib.sha256(file.read_bytes()).hexdigest() if journal and file.is_file() else ""
+            earlier = done.get((file.name, digest))
+            if earlier is not None and Path(earlier["report"]["output"]).exists():
+                yield Outcome(file, _report(earlier["report"]), skipped=True)
+                continue
+            image, output = _harden_one(hardener, file, destination, len(files), format, quality, progress)
+            if preview is not None:
+                _write_preview(preview, file, image)
+            _publish(file, output, image.data, destination)
+        except (InputError, OSError) as error:
+            yield Outcome(file, error=str(error))
+            continue
+        report = replace(image.report, output=os.fspath(output))
+        if journal is not None:
+            journal.append({"source": file.name, "sha256": digest, "report": report.to_dict()})
+        yield Outcome(file, report)
+
+
+def _harden_one(
+    hardener: Hardener,
+    file: Path,
+    destination: Destination,
+    inputs: int,
+    format: Format,
+    quality: int | None,
+    progress: Progress,
+) -> tuple[HardenedImage, Path]:
+    suffix = {"png": ".png", "jpeg": ".jpg"}.get(format, file.suffix)
+    output = destination.output(file, suffix, inputs)
+    if output == file and _backup(file).exists():
+        raise InputError(f"{file}: its backup {_backup(file).name} exists: it was hardened already")
+    return hardener.harden(file, format=format, quality=quality, progress=progress), output
+
+
+def _publish(file: Path, output: Path, data: bytes, destination: Destination) -> None:
+    if destination.in_place:
+        write_atomically(_backup(file), file.read_bytes())
+    write_atomically(output, data)
+
+
+def _backup(file: Path) -> Path:
+    return file.with_name(file.name + BACKUP_SUFFIX)
+
+
+def _write_preview(target: Path, file: Path, image: HardenedImage) -> None:
+    from dualshield.images.preview import preview_files
+
+    write_atomically(target, preview_files(os.fspath(file), image.data))
+
+
+def _journal(
+    hardener: Hardener, destination: Destination, inputs: int, format: Format, quality: int | None
+) -> Journal | None:
+    """Kept where many results go; one file is done or not."""
+    if destination.path is None or not destination.is_folder(inputs):
+        return None
+    settings: dict[str, Any] = {
+        "hashes": sorted(hardener.matchers),
+        "preset": hardener.preset,
+        "strength": hardener.budget.strength,
+        "steps": hardener.steps,
+        "format": format,
+        "quality": quality,
+    }
+    return Journal(destination.path / JOURNAL, settings)
+
+
+def _complete(record: Any) -> bool:
+    return isinstance(record, dict) and {"source", "sha256", "report"} <= record.keys()
+
+
+def _report(data: dict[str, Any]) -> HardeningReport:
+    radii = {name: Radii(**found) for name, found in data["radii"].items()}
+    return HardeningReport(**{**data, "radii": radii})

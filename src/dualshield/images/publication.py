@@ -1,0 +1,209 @@
+"""A perturbation of the canonical image, carried over to the file that will be published.
+
+The canonical space is 512 x 512; what people see is the file. It keeps its size, its stored orientation, its format,
+mode and metadata (see `encode`), and only its samples move, by the perturbation resampled to their grid. EXIF may hold
+a thumbnail of the picture as it was; it stays.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from PIL import Image, ImageFile
+
+from dualshield.errors import ImageError, InputError
+from dualshield.images.canonical import CanonicalImage, canonicalise
+from dualshield.images.decode import _FORMATS, MAX_PIXELS, _deep_grey, _error, _pillow_guard, _read, _reason, decode
+from dualshield.images.encode import Source, inverse, is_lossless, write
+from dualshield.images.frontend import CANONICAL_SIZE
+
+Format = Literal["keep", "png", "jpeg"]
+MIN_SIDE = 64
+
+_LUMA = (0.299, 0.587, 0.114)
+# Behind less than this much opacity a sample would have to move too far to change what is seen.
+_LEAST_OPACITY = 0.25
+
+
+@dataclass(frozen=True, eq=False)
+class Publication:
+    """An image file that will be published again with a perturbation, and with everything else as it was."""
+
+    canonical: CanonicalImage  # exactly what load_image gives
+    opacity: torch.Tensor | None  # canonical (512, 512) in [0, 1]; None where nothing is transparent
+    size: tuple[int, int]  # width, height, upright
+    format: str
+    _data: bytes = field(repr=False)
+    _multiple: bool = field(repr=False)
+    _lossless: bool = field(repr=False)
+
+    @classmethod
+    def open(cls, file: str | os.PathLike[str]) -> Publication:
+        """The file is read once, so that another one put in its place later changes nothing."""
+        name = os.fsdecode(file)
+        data = _read(name)
+        try:
+            decoded = replace(decode(data), name=name)
+        except ImageError as error:  # decode only knows the bytes; the reader knows the file
+            what, todo = str(error).removeprefix("<bytes>: ").rsplit("; ", 1)
+            raise _error(name, what, todo) from error
+        size = (decoded.width, decoded.height)
+        if min(size) < MIN_SIDE:
+            raise _error(name, f"{size[0]}x{size[1]} is too small to harden", f"at least {MIN_SIDE} px")
+        canonical = canonicalise(decoded)
+        with _opened(data, name, decoded.format) as image:
+            multiple = image.format != "MPO" and bool(getattr(image, "is_animated", False))
+            lossless = is_lossless(image, data)
+            opacity = None
+            if image.has_transparency_data:
+                opacity = _canonical_opacity(Source.load(image, data), name)
+        return cls(canonical, opacity, size, decoded.format, data, multiple, lossless)
+
+    def suffix(self, format: Format) -> str:
+        """What the published file's name ends with."""
+        if format == "keep":
+            return Path(self.canonical.name).suffix
+        return ".jpg" if format == "jpeg" else ".png"
+
+    def check(self, format: Format = "keep", quality: int | None = None) -> str:
+        """The format that `encode` will write; refuses before a long computation what it would refuse after."""
+        if format not in get_args(Format):
+            raise InputError(f"format is {format!r}; use keep, png or jpeg")
+        kind = self.format if format == "keep" else format.upper()
+        name = self.canonical.name
+        if format == "keep" and kind == "GIF":
+            raise _error(name, "a GIF cannot be kept", "use --format png, which publishes its first frame")
+        if format == "keep" and self._multiple:
+            what = "a file of several frames or pages cannot be kept"
+            raise _error(name, what, "use --format png, which publishes the first")
+        if kind in ("JPEG", "BMP") and self.opacity is not None:
+            raise _error(name, f"{kind} cannot hold its transparency", "use --format png")
+        if quality is not None:
+            if not 1 <= quality <= 100:
+                raise InputError(f"quality is {quality}; give 1 to 100")
+            if kind == "PNG" or (kind == self.format and self._lossless):
+                what = kind if kind in ("PNG", "BMP") else f"lossless {kind}"
+                raise InputError(f"{what} has no quality; leave --quality out, or use --format jpeg")
+        return kind
+
+    def encode(self, delta: torch.Tensor, format: Format = "keep", quality: int | None = None) -> bytes:
+        """The bytes of the published file; `delta` is ``(3, 512, 512)`` in units of the pixel range."""
+        kind = self.check(format, quality)
+        delta = delta.detach().to("cpu", torch.float32)
+        if delta.shape != self.canonical.pixels.shape or not delta.isfinite().all():
+            raise InputError(f"a perturbation of shape {tuple(delta.shape)}; give finite {(3, 512, 512)}")
+        with _opened(self._data, self.canonical.name, kind) as image:
+            source = Source.load(image, self._data)
+            samples = _Samples.of(source, self.canonical.name)
+            return write(samples.perturbed(_stored_order(delta, source), kind), kind, source, quality)
+
+
+@contextmanager
+def _opened(data: bytes, name: str, kind: str) -> Iterator[ImageFile.ImageFile]:
+    """Bytes that `decode` has accepted; what still fails is metadata that Pillow cannot read or write."""
+    try:
+        with _pillow_guard(MAX_PIXELS), Image.open(BytesIO(data), formats=_FORMATS) as image:
+            yield image
+    except ImageError:
+        raise
+    except Exception as error:  # Pillow's encoders raise almost anything, like its decoders
+        what = f"cannot be written as {kind} ({type(error).__name__}: {_reason(error)})"
+        raise _error(name, what, "convert it to another format, or remove its metadata") from error
+
+
+@dataclass(frozen=True, eq=False)
+class _Samples:
+    """The samples of a file in stored order, in the mode in which they can be changed and written."""
+
+    colour: npt.NDArray[Any]  # (height, width, 1 or 3): uint8, or float32 in [0, 1] for grey of more than 8 bits
+    alpha: npt.NDArray[np.uint8] | None
+    deep: str  # Pillow's mode of such grey, else ""
+    key: int | None = None  # its sample that means transparent
+
+    @classmethod
+    def of(cls, source: Source, name: str) -> _Samples:
+        image = source.stored
+        if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+            grey = _deep_grey(image, dict(getattr(source.image, "tag_v2", {})), name)[..., None]
+            key = image.info.get("transparency")
+            if not isinstance(key, int):
+                return cls(grey, None, image.mode)
+            return cls(grey, np.where(np.asarray(image) == key, 0, 255).astype(np.uint8), image.mode, key)
+        grey_mode = image.mode in ("1", "L", "LA", "La")
+        if not image.has_transparency_data:
+            colour = np.asarray(image.convert("L" if grey_mode else "RGB"))
+            return cls(np.atleast_3d(colour), None, "")
+        both = np.asarray(image.convert("LA" if grey_mode else "RGBA"))
+        return cls(both[..., :-1], both[..., -1], "")
+
+    def perturbed(self, delta: torch.Tensor, kind: str) -> Image.Image:
+        """Moved by `delta`, which is seen through the alpha channel, and rounded to what `kind` can hold."""
+        height, width, channels = self.colour.shape
+        parts = delta if channels == 3 else torch.einsum("c,chw->hw", torch.tensor(_LUMA), delta)[None]
+        white, dtype = self._target(kind)
+        scale = np.float32(white if self.deep else 1)
+        seen = None
+        if self.alpha is not None:
+            opacity = self.alpha.astype(np.float32) / 255
+            seen = np.where(self.alpha > 0, 1 / np.maximum(opacity, _LEAST_OPACITY), 0).astype(np.float32)
+        moved = np.empty(self.colour.shape, dtype)
+        for channel in range(channels):  # one at a time: they are large
+            change = _resampled(parts[channel], width, height)
+            change *= white
+            if seen is not None:
+                change *= seen
+            change += self.colour[..., channel] * scale
+            if dtype != np.float32:
+                np.rint(change, out=change)
+            moved[..., channel] = np.clip(change, 0, white, out=change)
+        if self.key is not None and self.alpha is not None and dtype == np.uint16:
+            # No sample may become transparent, or cease to be.
+            moved[moved == self.key] = self.key - 1 if self.key else 1
+            moved[self.alpha == 0] = self.key
+        elif self.alpha is not None and kind not in ("JPEG", "BMP"):
+            moved = np.concatenate([moved, self.alpha[..., None]], axis=2)
+        return Image.fromarray(moved[..., 0] if moved.shape[2] == 1 else moved)
+
+    def _target(self, kind: str) -> tuple[int, type[np.generic]]:
+        if not self.deep or kind == "JPEG":
+            return 255, np.uint8
+        if kind == "TIFF" and self.deep in ("F", "I"):
+            return (1, np.float32) if self.deep == "F" else (65535, np.int32)
+        return 65535, np.uint16
+
+
+def _resampled(channel: torch.Tensor, width: int, height: int) -> npt.NDArray[np.float32]:
+    """Antialiasing only acts where the picture is smaller than the canonical one."""
+    mode = "bicubic" if min(width, height) >= CANONICAL_SIZE else "bilinear"
+    found = F.interpolate(channel[None, None], size=(height, width), mode=mode, antialias=True)
+    return np.array(found[0, 0].numpy())  # a copy, because no change of size is no copy
+
+
+def _stored_order(delta: torch.Tensor, source: Source) -> torch.Tensor:
+    """Turned while it is small and square; resampling does not care which way is up."""
+    if source.turn is None:
+        return delta
+    back = inverse(source.turn)
+    turned = [np.array(Image.fromarray(channel.numpy()).transpose(back)) for channel in delta.contiguous()]
+    return torch.from_numpy(np.stack(turned))
+
+
+def _canonical_opacity(source: Source, name: str) -> torch.Tensor | None:
+    """An alpha channel that is opaque everywhere counts as none: such files can become JPEG."""
+    alpha = _Samples.of(source, name).alpha
+    if alpha is None or alpha.min() == 255:
+        return None
+    upright = Image.fromarray(alpha) if source.turn is None else Image.fromarray(alpha).transpose(source.turn)
+    opacity = torch.from_numpy(np.asarray(upright).astype(np.float32) / 255)[None, None]
+    size = (CANONICAL_SIZE, CANONICAL_SIZE)
+    return F.interpolate(opacity, size=size, mode="bilinear", antialias=True)[0, 0].clamp(0, 1)

@@ -1,0 +1,134 @@
+"""``dualshield harden``."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from command_line import complaint, run
+
+FIELDS = {"file", "output", "hash", "preset", "ssim", "psnr", "linf", "l2", "radius_before", "radius_after", "steps"}
+FAST = ("--n", "200")
+
+
+@pytest.fixture
+def photo(photo_files: list[Path], tmp_path: Path) -> Path:
+    file = tmp_path / "cat.jpg"
+    with Image.open(photo_files[1]) as image:
+        image.convert("RGB").resize((300, 200)).save(file, quality=90)
+    return file
+
+
+def test_json_per_image(photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("harden", photo, "-o", f"{tmp_path}/out/", "--hash", "pdq", "--json", *FAST) == 0
+    out, err = capsys.readouterr()
+    record = json.loads(out)
+    assert err == ""
+    assert record.keys() >= FIELDS | {"seconds"}
+    assert record["output"] == str(tmp_path / "out" / "cat.jpg")
+    assert record["radius_after"] > record["radius_before"]
+    with Image.open(record["output"]) as image:
+        assert image.size == (300, 200)
+    assert run("harden", photo, "-o", f"{tmp_path}/out/", "--hash", "pdq", "--json", *FAST) == 0
+    assert json.loads(capsys.readouterr().out) == record
+
+
+def test_text_and_preview(photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    preview = tmp_path / "preview.png"
+    assert run("harden", photo, "-o", tmp_path / "out.png", "--format", "png", "--preview", preview, *FAST) == 0
+    assert "certified radius" in capsys.readouterr().out
+    with Image.open(preview) as image:
+        assert image.width > 3 * 300
+        assert image.height > 200
+    with Image.open(tmp_path / "out.png") as image:
+        assert image.format == "PNG"
+
+
+def test_dry_run_writes_nothing(photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("harden", photo, "-o", tmp_path / "out.jpg", "--dry-run", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["images"] == 1
+    assert found["seconds"] > 0
+    assert [p.name for p in tmp_path.iterdir()] == ["cat.jpg"]
+
+
+def test_a_batch_with_a_bad_file_fails_at_the_end(
+    photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "broken.jpg").write_bytes(photo.read_bytes()[:300])
+    assert run("harden", tmp_path / "broken.jpg", photo, "-o", tmp_path / "out", "--json", *FAST) == 2
+    out, err = capsys.readouterr()
+    assert json.loads(out)["file"] == str(photo)
+    assert "broken.jpg" in err
+    assert "1 of 2 images failed" in err
+
+
+def test_bad_usage(photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    tiny = tmp_path / "tiny.png"
+    Image.new("RGB", (63, 200)).save(tiny)
+    alpha = tmp_path / "alpha.png"
+    Image.new("RGBA", (100, 100), (200, 10, 10, 100)).save(alpha)
+    gif = tmp_path / "a.gif"
+    Image.new("P", (100, 100)).save(gif)
+    out = tmp_path / "o.jpg"
+    for arguments, message in (
+        ((photo,), "give either -o OUT or --in-place"),
+        ((photo, "-o", out, "--in-place"), "give either -o OUT or --in-place"),
+        ((photo, "-o", photo), "the same file"),
+        ((photo, "-o", tmp_path / "no" / "o.jpg"), "does not exist"),
+        ((photo, "-o", f"{photo}/x/"), "as a folder"),
+        ((empty, "-o", out), "holds no images"),
+        ((tmp_path / "missing.jpg", "-o", out), "no such file"),
+        ((tiny, "-o", out), "too small"),
+        ((alpha, "-o", out, "--format", "jpeg"), "png"),
+        ((gif, "-o", out), "--format png"),
+        ((photo, "-o", out, "--quality", "0"), "quality"),
+        ((photo, "-o", out, "--quality", "80", "--format", "png"), "quality"),
+        ((photo, "-o", out, "--strength", "-1"), "strength"),
+        ((photo, "-o", out, "--hash", "nope"), "nope"),
+        ((photo, "-o", out, "--steps", "0"), "steps"),
+        ((photo, "-o", out, "--preset", "x"), "preset"),
+        ((photo, "-o", out, "--negatives", empty, "--preset", "paper"), "holds no images"),
+        ((photo, photo, "-o", tmp_path / "many"), "two inputs"),
+        ((photo, alpha, "-o", tmp_path / "many", "--preview", out), "single"),
+    ):
+        assert run("harden", *arguments) == 2, arguments
+        assert message in complaint(capsys), arguments
+    assert not out.exists()
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
+def test_unwritable_output(photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o500)
+    assert run("harden", photo, "-o", locked) == 2
+    assert "no permission" in complaint(capsys)
+
+
+def test_an_existing_output_is_kept(photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out.jpg"
+    out.write_text("precious")
+    assert run("harden", photo, "-o", out, *FAST) == 2
+    assert "--overwrite" in complaint(capsys)
+    assert out.read_text() == "precious"
+    assert run("harden", photo, "-o", out, "--overwrite", *FAST) == 0
+    with Image.open(out) as image:
+        assert image.format == "JPEG"
+
+
+def test_a_full_disk_is_one_line(
+    photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Path, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    assert run("harden", photo, "-o", tmp_path / "out.jpg", *FAST) == 2
+    assert "No space left on device" in complaint(capsys)
+    assert not (tmp_path / "out.jpg").exists()

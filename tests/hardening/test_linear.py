@@ -1,0 +1,78 @@
+"""The closed form for PDQ."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dualshield.hardening.linear import Guess, _Problem, perturb, perturb_through
+from dualshield.hardening.visibility import Budget, noticeable
+from dualshield.hashes import PerceptualHash, get_hash
+from dualshield.images import CanonicalImage
+from dualshield.images.quality import ssim
+from dualshield.transforms import Transform
+
+
+@pytest.fixture(scope="module")
+def pdq() -> PerceptualHash:
+    return get_hash("pdq").with_lowpass(64)
+
+
+def flips(hash_: PerceptualHash, pixels: torch.Tensor, sigma: float) -> float:
+    """Mean flipped bits under real noise."""
+    core = hash_.front_end.core(pixels)
+    noise = torch.randn(400, *core.shape, generator=torch.Generator().manual_seed(3))
+    codes = hash_.network(hash_.front_end.expansion()(core + sigma * noise)) > 0
+    return float((codes ^ hash_.code(pixels)).sum(1).float().mean())
+
+
+def test_margins_grow_within_the_budget(pdq: PerceptualHash, photos: list[CanonicalImage]) -> None:
+    for photo in photos[:2]:
+        budget = Budget(1.0)
+        threshold = noticeable(photo.pixels)
+        delta = perturb(photo.pixels, pdq, budget, threshold)
+        changed = (photo.pixels + delta).clamp(0, 1)
+        assert (delta.abs() <= budget.peak * threshold + 1e-6).all()
+        assert ssim(photo.pixels, changed) >= 1 - budget.ssim_loss
+        assert flips(pdq, changed, 2.0) < 0.75 * flips(pdq, photo.pixels, 2.0)
+        assert int((pdq.code(changed) ^ pdq.code(photo.pixels)).sum()) <= 20
+
+
+def test_the_model_of_the_margins_is_the_hash(pdq: PerceptualHash, photos: list[CanonicalImage]) -> None:
+    """Expected flips by formula against flips under drawn noise, after the change that the formula speaks of."""
+    pixels = photos[0].pixels * 0.5 + 0.25
+    weight = noticeable(pixels).double().numpy() ** 2
+    problem = _Problem(pdq, pixels, weight)
+    change = torch.from_numpy(problem.solve(300.0, Guess())).float().expand(3, -1, -1)
+    before = problem.flips(problem.root[0] * 0, 1.5)
+    after = _Problem(pdq, pixels + change, weight)
+    assert before == pytest.approx(flips(pdq, pixels, 1.5), rel=0.1)
+    assert after.flips(after.root[0] * 0, 1.5) == pytest.approx(flips(pdq, pixels + change, 1.5), rel=0.1)
+    assert after.flips(after.root[0] * 0, 1.5) < before
+
+
+def test_more_strength_more_margin(pdq: PerceptualHash, photos: list[CanonicalImage]) -> None:
+    found = []
+    for strength in (0.25, 1.0):
+        delta = perturb_through(photos[1].pixels, pdq, Budget(strength))
+        found.append(flips(pdq, (photos[1].pixels + delta).clamp(0, 1), 2.0))
+    assert found[1] < found[0] < flips(pdq, photos[1].pixels, 2.0)
+
+
+def test_a_blank_image_is_survived(pdq: PerceptualHash) -> None:
+    delta = perturb_through(torch.full((3, 512, 512), 0.5), pdq, Budget())
+    assert torch.isfinite(delta).all()
+
+
+def test_a_lossy_file_never_makes_the_second_pass_worse(pdq: PerceptualHash, photos: list[CanonicalImage]) -> None:
+    pixels = photos[0].pixels
+    calls = []
+
+    def carrier(delta: torch.Tensor) -> torch.Tensor:
+        calls.append(delta)
+        return Transform("jpeg", 20)((pixels + delta).clamp(0, 1))
+
+    blind = perturb_through(pixels, pdq, Budget())
+    aware = perturb_through(pixels, pdq, Budget(), carrier=carrier)
+    assert len(calls) == 2
+    assert flips(pdq, carrier(aware), 3.0) <= 1.02 * flips(pdq, carrier(blind), 3.0)
