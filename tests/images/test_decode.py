@@ -18,7 +18,7 @@ import pytest
 from PIL import Image, ImageFile
 
 from dualshield.errors import ImageError, InputError
-from dualshield.images.decode import IMAGE_SUFFIXES, MAX_BYTES, decode, list_images
+from dualshield.images.decode import IMAGE_SUFFIXES, MAX_BYTES, MAX_PIXELS, decode, list_images
 
 Pixels = npt.NDArray[Any]
 decode_module = importlib.import_module("dualshield.images.decode")  # the package may export a function decode
@@ -68,9 +68,9 @@ def tiff(
     return magic + struct.pack(order + "I", 8 + len(data)) + data + ifd + bytes(4)
 
 
-def refused(source: str | os.PathLike[str] | bytes, match: str, **options: int) -> None:
+def refused(source: str | os.PathLike[str] | bytes, match: str, max_pixels: int = MAX_PIXELS) -> None:
     with pytest.raises(ImageError, match=match) as caught:
-        decode(source, **options)
+        decode(source, max_pixels=max_pixels)
     message = str(caught.value)
     assert "\n" not in message
     assert "; " in message  # what; what to do next

@@ -38,10 +38,10 @@ IMAGE_SUFFIXES = frozenset(
 )
 
 # AVIF before HEIF: both take the neutral "mif1" brand, but only the AVIF plugin looks at the codec on opening.
-_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "HEIF")
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "HEIF")
 _CONVERT = "convert it to JPEG or PNG"
 _TILE_WIDTH, _TILE_LENGTH = 322, 323
-_ORIENTATIONS = {
+ORIENTATIONS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -63,18 +63,20 @@ class DecodedImage:
     format: str
 
 
-def decode(source: str | os.PathLike[str] | bytes, *, max_pixels: int = MAX_PIXELS) -> DecodedImage:
-    """Decode a file, or the bytes of one; the size in the header is checked before any pixel is decoded."""
+def decode(
+    source: str | os.PathLike[str] | bytes, *, name: str | None = None, max_pixels: int = MAX_PIXELS
+) -> DecodedImage:
+    """Decode a file, or the bytes of one (of file ``name``); its size is checked before any pixel is decoded."""
     if max_pixels < 1:
         raise InputError(f"max_pixels is {max_pixels}; give at least 1")
-    name = "<bytes>" if isinstance(source, bytes) else os.fsdecode(source)
-    data = source if isinstance(source, bytes) else _read(name)
+    name = name or ("<bytes>" if isinstance(source, bytes) else os.fsdecode(source))
+    data = source if isinstance(source, bytes) else read_bytes(os.fsdecode(source))
     if not data:
-        raise _error(name, "the file is empty", "copy or download it again")
+        raise image_error(name, "the file is empty", "copy or download it again")
     if len(data) > MAX_BYTES:
         raise _too_many_bytes(name, len(data))
     try:
-        with _pillow_guard(max_pixels), Image.open(BytesIO(data), formats=_FORMATS) as image:
+        with pillow_guard(max_pixels), Image.open(BytesIO(data), formats=FORMATS) as image:
             _check_size(image.size, max_pixels, name)
             # libtiff makes room for a whole tile, however small the image it belongs to.
             tags = getattr(image, "tag_v2", {})
@@ -88,12 +90,12 @@ def decode(source: str | os.PathLike[str] | bytes, *, max_pixels: int = MAX_PIXE
         raise
     except UnidentifiedImageError as error:
         what = "not a readable JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC or AVIF image"
-        raise _error(name, what, f"{_CONVERT}, or replace it if it is damaged") from error
+        raise image_error(name, what, f"{_CONVERT}, or replace it if it is damaged") from error
     except (Image.DecompressionBombError, MemoryError) as error:
-        raise _error(name, "too large to decode safely", "scale it down first") from error
+        raise image_error(name, "too large to decode safely", "scale it down first") from error
     except Exception as error:  # Pillow's decoders raise almost anything on damaged data
-        what = f"damaged or truncated image data ({type(error).__name__}: {_reason(error)})"
-        raise _error(name, what, "replace it with an intact copy") from error
+        what = f"damaged or truncated image data ({type(error).__name__}: {reason(error)})"
+        raise image_error(name, what, "replace it with an intact copy") from error
     return DecodedImage(pixels, pixels.shape[1], pixels.shape[0], name, kind)
 
 
@@ -106,29 +108,31 @@ def list_images(folder: str | os.PathLike[str]) -> list[Path]:
             shown = [Path(name, entry) for entry in sorted(e.name for e in entries) if not entry.startswith(".")]
         images = [path for path in shown if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file()]
     except FileNotFoundError as error:
-        raise _error(name, "no such folder", "check the path") from error
+        raise image_error(name, "no such folder", "check the path") from error
     except NotADirectoryError as error:
-        raise _error(name, "not a folder", "give the folder that holds the images") from error
+        raise image_error(name, "not a folder", "give the folder that holds the images") from error
     except (OSError, ValueError) as error:
-        raise _error(name, f"cannot be listed ({_reason(error)})", "check its permissions") from error
+        raise image_error(name, f"cannot be listed ({reason(error)})", "check its permissions") from error
     if not images:
-        raise _error(name, "holds no images", f"known suffixes are {' '.join(sorted(IMAGE_SUFFIXES))}")
+        raise image_error(name, "holds no images", f"known suffixes are {' '.join(sorted(IMAGE_SUFFIXES))}")
     return images
 
 
-def _error(name: str, what: str, todo: str) -> ImageError:
+def image_error(name: str, what: str, todo: str) -> ImageError:
+    """One line: which file, what is wrong with it, what to do."""
     return ImageError(f"{name if name.isprintable() else ascii(name)}: {what}; {todo}")
 
 
 def _too_many_bytes(name: str, size: int) -> ImageError:
-    return _error(name, f"{size:,} bytes is more than {MAX_BYTES:,}", f"{_CONVERT} of a smaller size")
+    return image_error(name, f"{size:,} bytes is more than {MAX_BYTES:,}", f"{_CONVERT} of a smaller size")
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """The gist of somebody else's exception, on one line."""
     return " ".join(str(getattr(error, "strerror", None) or error).split())[:200]
 
 
-def _read(name: str) -> bytes:
+def read_bytes(name: str) -> bytes:
     """The whole of a regular file; pipes and devices are refused without waiting for them."""
     try:
         _regular_size(name, os.stat(name))  # noqa: PTH116 - to Path an empty name is the current folder
@@ -137,18 +141,18 @@ def _read(name: str) -> bytes:
         with open(name, "rb", opener=lambda path, flags: os.open(path, flags | flag)) as file:
             return file.read(_regular_size(name, os.fstat(file.fileno())))
     except FileNotFoundError as error:
-        raise _error(name, "no such file", "check the path") from error
+        raise image_error(name, "no such file", "check the path") from error
     except PermissionError as error:
-        raise _error(name, "no permission to read it", "change its permissions") from error
+        raise image_error(name, "no permission to read it", "change its permissions") from error
     except (OSError, ValueError, MemoryError) as error:
-        raise _error(name, f"cannot be read ({_reason(error)})", "check the path and the disk") from error
+        raise image_error(name, f"cannot be read ({reason(error)})", "check the path and the disk") from error
 
 
 def _regular_size(name: str, status: os.stat_result) -> int:
     if stat.S_ISDIR(status.st_mode):
-        raise _error(name, "this is a folder", "give an image file")
+        raise image_error(name, "this is a folder", "give an image file")
     if not stat.S_ISREG(status.st_mode):
-        raise _error(name, "not a regular file (pipe, socket or device)", "save it as a file first")
+        raise image_error(name, "not a regular file (pipe, socket or device)", "save it as a file first")
     if status.st_size > MAX_BYTES:
         raise _too_many_bytes(name, status.st_size)
     return status.st_size
@@ -157,20 +161,20 @@ def _regular_size(name: str, status: os.stat_result) -> int:
 def _check_size(size: tuple[int, int], max_pixels: int, name: str) -> None:
     width, height = size
     if width < 1 or height < 1:
-        raise _error(name, f"has no pixels ({width} x {height})", "replace it with an intact copy")
+        raise image_error(name, f"has no pixels ({width} x {height})", "replace it with an intact copy")
     if width * height > max_pixels:
-        raise _error(name, f"{width} x {height} is more than {max_pixels:,} pixels", "scale it down first")
+        raise image_error(name, f"{width} x {height} is more than {max_pixels:,} pixels", "scale it down first")
 
 
 def _to_rgb(image: ImageFile.ImageFile, name: str) -> npt.NDArray[np.float32]:
     try:  # a TIFF has been turned on loading and no longer says so
-        turn = _ORIENTATIONS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+        turn = ORIENTATIONS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
     except Exception:
         turn = None
     upright = image if turn is None else image.transpose(turn)
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         tags = dict(getattr(image, "tag_v2", {}))
-        return np.repeat(_deep_grey(upright, tags, name)[..., None], 3, axis=2)
+        return np.repeat(deep_grey(upright, tags, name)[..., None], 3, axis=2)
     if not image.has_transparency_data:
         rgb = np.asarray(upright.convert("RGB")).astype(np.float32)
         rgb /= 255
@@ -186,7 +190,7 @@ def _to_rgb(image: ImageFile.ImageFile, name: str) -> npt.NDArray[np.float32]:
     return np.clip(rgb, 0, 1, out=rgb)
 
 
-def _deep_grey(image: Image.Image, tags: dict[int, object], name: str) -> npt.NDArray[np.float32]:
+def deep_grey(image: Image.Image, tags: dict[int, object], name: str) -> npt.NDArray[np.float32]:
     """Grey of more than 8 bits; Pillow's own conversion would clip it to white."""
     samples = np.asarray(image)
     white = 1 if image.mode == "F" else 65535
@@ -194,7 +198,7 @@ def _deep_grey(image: Image.Image, tags: dict[int, object], name: str) -> npt.ND
         white = 4095
     # Written so that NaN fails too.
     if not (samples.min() >= 0 and samples.max() <= white):
-        raise _error(name, f"grey samples outside [0, {white}]", f"rescale it, or {_CONVERT}")
+        raise image_error(name, f"grey samples outside [0, {white}]", f"rescale it, or {_CONVERT}")
     grey = samples.astype(np.float32)
     grey /= white
     # WhiteIsZero, which Pillow itself undoes for up to 8 bits only.
@@ -211,7 +215,7 @@ _guard_saved: list[tuple[int | None, bool, warnings.catch_warnings[None]]] = []
 
 
 @contextmanager
-def _pillow_guard(max_pixels: int) -> Iterator[None]:
+def pillow_guard(max_pixels: int) -> Iterator[None]:
     """Pillow's global switches set to what we need, and put back when the last decoding thread is done.
 
     Its pixel limit warns at one and raises at two times its value; with ours in place it stays a second

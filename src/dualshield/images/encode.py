@@ -21,7 +21,7 @@ from PIL.JpegImagePlugin import JpegImageFile, get_sampling
 from PIL.PngImagePlugin import PngInfo
 from PIL.TiffImagePlugin import ImageFileDirectory_v2, TiffImageFile
 
-from dualshield.images.decode import _ORIENTATIONS
+from dualshield.images.decode import ORIENTATIONS
 
 QUALITY = 95  # where the source's own is unknown: high, because what is published is the original
 
@@ -64,12 +64,12 @@ class Source:
         """Reads the pixels; a TIFF's orientation before, because Pillow turns it on loading and forgets it."""
         if isinstance(image, TiffImageFile):
             tags = _descriptive_tags(image)
-            turn = _ORIENTATIONS.get(tags.get(ExifTags.Base.Orientation, 1))
+            turn = ORIENTATIONS.get(tags.get(ExifTags.Base.Orientation, 1))
             image.load()
             return cls(image, image if turn is None else image.transpose(inverse(turn)), turn, tags, data)
         image.load()
         try:  # as in decode: unreadable EXIF turns nothing
-            turn = _ORIENTATIONS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+            turn = ORIENTATIONS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
         except Exception:
             turn = None
         return cls(image, image, turn, None, data)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -23,7 +23,16 @@ from PIL import Image, ImageFile
 
 from dualshield.errors import ImageError, InputError
 from dualshield.images.canonical import CanonicalImage, canonicalise
-from dualshield.images.decode import _FORMATS, MAX_PIXELS, _deep_grey, _error, _pillow_guard, _read, _reason, decode
+from dualshield.images.decode import (
+    FORMATS,
+    MAX_PIXELS,
+    decode,
+    deep_grey,
+    image_error,
+    pillow_guard,
+    read_bytes,
+    reason,
+)
 from dualshield.images.encode import Source, inverse, is_lossless, write
 from dualshield.images.frontend import CANONICAL_SIZE
 
@@ -51,15 +60,11 @@ class Publication:
     def open(cls, file: str | os.PathLike[str]) -> Publication:
         """The file is read once, so that another one put in its place later changes nothing."""
         name = os.fsdecode(file)
-        data = _read(name)
-        try:
-            decoded = replace(decode(data), name=name)
-        except ImageError as error:  # decode only knows the bytes; the reader knows the file
-            what, todo = str(error).removeprefix("<bytes>: ").rsplit("; ", 1)
-            raise _error(name, what, todo) from error
+        data = read_bytes(name)
+        decoded = decode(data, name=name)
         size = (decoded.width, decoded.height)
         if min(size) < MIN_SIDE:
-            raise _error(name, f"{size[0]}x{size[1]} is too small to harden", f"at least {MIN_SIDE} px")
+            raise image_error(name, f"{size[0]}x{size[1]} is too small to harden", f"at least {MIN_SIDE} px")
         canonical = canonicalise(decoded)
         with _opened(data, name, decoded.format) as image:
             multiple = image.format != "MPO" and bool(getattr(image, "is_animated", False))
@@ -82,12 +87,12 @@ class Publication:
         kind = self.format if format == "keep" else format.upper()
         name = self.canonical.name
         if format == "keep" and kind == "GIF":
-            raise _error(name, "a GIF cannot be kept", "use --format png, which publishes its first frame")
+            raise image_error(name, "a GIF cannot be kept", "use --format png, which publishes its first frame")
         if format == "keep" and self._multiple:
             what = "a file of several frames or pages cannot be kept"
-            raise _error(name, what, "use --format png, which publishes the first")
+            raise image_error(name, what, "use --format png, which publishes the first")
         if kind in ("JPEG", "BMP") and self.opacity is not None:
-            raise _error(name, f"{kind} cannot hold its transparency", "use --format png")
+            raise image_error(name, f"{kind} cannot hold its transparency", "use --format png")
         if quality is not None:
             if not 1 <= quality <= 100:
                 raise InputError(f"quality is {quality}; give 1 to 100")
@@ -112,13 +117,13 @@ class Publication:
 def _opened(data: bytes, name: str, kind: str) -> Iterator[ImageFile.ImageFile]:
     """Bytes that `decode` has accepted; what still fails is metadata that Pillow cannot read or write."""
     try:
-        with _pillow_guard(MAX_PIXELS), Image.open(BytesIO(data), formats=_FORMATS) as image:
+        with pillow_guard(MAX_PIXELS), Image.open(BytesIO(data), formats=FORMATS) as image:
             yield image
     except ImageError:
         raise
     except Exception as error:  # Pillow's encoders raise almost anything, like its decoders
-        what = f"cannot be written as {kind} ({type(error).__name__}: {_reason(error)})"
-        raise _error(name, what, "convert it to another format, or remove its metadata") from error
+        what = f"cannot be written as {kind} ({type(error).__name__}: {reason(error)})"
+        raise image_error(name, what, "convert it to another format, or remove its metadata") from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +139,7 @@ class _Samples:
     def of(cls, source: Source, name: str) -> _Samples:
         image = source.stored
         if image.mode in ("I", "F") or image.mode.startswith("I;16"):
-            grey = _deep_grey(image, dict(getattr(source.image, "tag_v2", {})), name)[..., None]
+            grey = deep_grey(image, dict(getattr(source.image, "tag_v2", {})), name)[..., None]
             key = image.info.get("transparency")
             if not isinstance(key, int):
                 return cls(grey, None, image.mode)
