@@ -28,7 +28,7 @@ def test_the_library_example_of_the_readme(
     monkeypatch.chdir(tmp_path)
     (example,) = python_blocks("README.md")
     exec(example, {})
-    assert capsys.readouterr().out.startswith("match 2.8")
+    assert capsys.readouterr().out.startswith("match 2.99")
 
 
 class TestTheHashOfContributing(HashContract):

@@ -106,7 +106,7 @@ def harden_files(
         try:
             digest = hashlib.sha256(file.read_bytes()).hexdigest() if journal and file.is_file() else ""
             earlier = done.get((file.name, digest))
-            if earlier is not None and Path(earlier["report"]["output"]).exists():
+            if earlier is not None and not destination.overwrite and Path(earlier["report"]["output"]).exists():
                 yield Outcome(file, _report(earlier["report"]), skipped=True)
                 continue
             image, output = _harden_one(hardener, file, destination, len(files), format, quality, progress)

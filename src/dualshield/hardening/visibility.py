@@ -17,17 +17,17 @@ from dualshield.errors import InputError
 from dualshield.images.frontend import LUMA
 from dualshield.images.quality import ssim
 
-FLAT = 1.5 / 255
-DARK = 2.0 / 255
+FLAT = 0.8 / 255
+DARK = 0.8 / 255
 DARK_BELOW = 0.4
-MASKING = 0.16
-LARGEST = 14 / 255
+MASKING = 0.2
+LARGEST = 8 / 255
 
 # At strength 1, found by looking at results: ||delta / threshold||_2 over the pixels, the SSIM that must be left,
 # the peak in thresholds.
 NORM = 700.0
 SSIM_LOSS = 0.028
-PEAK = 3.0
+PEAK = 2.5
 MAX_STRENGTH = 4.0
 
 
@@ -35,7 +35,9 @@ def noticeable(pixels: torch.Tensor, opacity: torch.Tensor | None = None) -> tor
     """The amplitude ``(height, width)`` from which a smooth change is noticed; nothing hides where nothing shows."""
     luma = (pixels * pixels.new_tensor(LUMA)[:, None, None]).sum(0)
     coarse = _blur(luma, 5)
-    activity = _blur((coarse - _blur(coarse, 25)).square(), 17).clamp_min(0).sqrt()
+    energy = _blur((coarse - _blur(coarse, 25)).square(), 5).clamp_min(0)
+    # The geometric mean: texture is busy everywhere, an edge beside a flat area is not, and would show a halo.
+    activity = _blur(0.5 * (energy + FLAT**2).log(), 25).exp()
     dark = ((DARK_BELOW - _blur(luma, 17)) / DARK_BELOW).clamp_min(0).pow(1.5)
     threshold = (FLAT + DARK * dark + MASKING * activity).clamp(max=LARGEST)
     return threshold if opacity is None else threshold * _blur(opacity, 5).clamp(0, 1)
