@@ -26,9 +26,11 @@ from dualshield.images.frontend import CANONICAL_SIZE, Expansion
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.noise import GaussianSource
 
-STEPS = 40
+STEPS = 80
 STEP_SIZE = 0.15  # thresholds per step of Adam
 FIELD = 64
+# Three colours that move apart are worth less to a network than one grey change of the same length is to PDQ.
+SPREAD = 1.4
 ADVERSARIES = 2
 ATTACK_RADIUS = 8.0  # in sigmas: where smoothed matchers fall without hardening
 ATTACK_STEP = 0.3  # of the radius
@@ -94,7 +96,7 @@ def perturb(
     field = torch.zeros(3, FIELD, FIELD, device=pixels.device, requires_grad=True)
     optimiser = torch.optim.Adam([field], lr=STEP_SIZE)
     attackers = [_attackers(goal, source) for goal in goals]
-    norm, met, step = budget.norm, 0, 0
+    norm, met, step = SPREAD * budget.norm, 0, 0
     for step in range(1, steps + 1):
         published = publish(_delta(field, threshold, budget))
         variant = random_variant(published, rng)
