@@ -11,12 +11,14 @@ from typing import Any
 import click
 
 import dualshield
+from dualshield.cli.attack import attack
 from dualshield.cli.calibrate import calibrate
 from dualshield.cli.demo import demo
 from dualshield.cli.harden import harden
 from dualshield.cli.hash import hash_images
 from dualshield.cli.hashes import hashes
 from dualshield.cli.match import match
+from dualshield.cli.redteam import redteam
 from dualshield.errors import DualShieldError, ExitCode
 
 INTERRUPTED = 130
@@ -57,7 +59,7 @@ def cli(verbose: bool) -> None:
     logger.handlers[:] = [ErrorOutput()]
 
 
-for command in (hashes, hash_images, match, harden, calibrate, demo):
+for command in (hashes, hash_images, match, harden, attack, redteam, calibrate, demo):
     cli.add_command(command)
 
 

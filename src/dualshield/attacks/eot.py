@@ -1,0 +1,114 @@
+"""The adaptive white-box attack: follows the smoothed matcher itself.
+
+Gradients are averaged over noise draws at the deployed sigma and of the deployed kind, against the codes that the
+deployed reference mode votes with. Steps are l2-normalised with momentum; the step size halves when the vote share
+stops falling (as in AutoPGD), restarting from the best point so far. Nothing stops on a lucky draw: points are
+compared on batches of their own, and the verdict is by fresh noise. With sigma 0 (a plain hash) it is the same attack
+without noise.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+
+from dualshield.attacks.judge import VANISHED, judged
+from dualshield.attacks.objective import flip_margin, needed_flips
+from dualshield.attacks.result import AttackResult, Budget
+from dualshield.attacks.space import project, saved
+from dualshield.attacks.victim import Victim
+from dualshield.images.canonical import CanonicalImage
+from dualshield.smoothing.noise import GaussianSource
+
+STEPS = 100
+DRAWS = 4
+MOMENTUM = 0.75
+FIRST_STEP = 0.25  # of the budget
+CHECK_EVERY = 10
+CHECK_DRAWS = 64
+
+
+def attack(
+    victim: Victim,
+    query: CanonicalImage,
+    budget: Budget,
+    *,
+    steps: int = STEPS,
+    draws: int = DRAWS,
+    seed: int = 2026,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> AttackResult:
+    """Evade with the whole budget."""
+    victim.require_differentiable()
+    victim.require_match(query)
+    started = time.perf_counter()
+    pixels = saved(query.pixels).to(victim.hash.device)
+    flips = needed_flips(victim.hash.max_distance, victim.hash.bits)
+
+    def objective(margins: torch.Tensor, signs: torch.Tensor) -> torch.Tensor:
+        return flip_margin(margins, signs, flips)
+
+    search = Search(victim, pixels, GaussianSource.from_seed(seed), draws, objective)
+    best = search.run(budget, steps, progress)
+    return judged("eot-pgd", victim, pixels, best, budget, steps, started, search.warnings)
+
+
+Objective = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+class Search:
+    """Gradients and distances of the smoothed matcher, on the attacker's own noise."""
+
+    def __init__(
+        self, victim: Victim, pixels: torch.Tensor, source: GaussianSource, draws: int, objective: Objective
+    ) -> None:
+        self.victim = victim
+        self.pixels = pixels
+        self.source = source
+        self.draws = draws if victim.sigma else 1
+        self.objective = objective
+        self.zero_gradients = 0
+
+    def direction(self, delta: torch.Tensor) -> torch.Tensor:
+        """The normalised descent direction of the averaged objective."""
+        moving = delta.detach().requires_grad_()
+        margins = self.victim.noisy_margins(self.pixels + moving, self.draws, self.source)
+        loss = self.objective(margins, self.victim.reference_signs(self.draws, self.source)).mean()
+        gradient = torch.autograd.grad(loss, moving)[0]
+        length = gradient.norm()
+        self.zero_gradients += int(length == 0)
+        direction: torch.Tensor = -gradient / length.clamp_min(1e-20)
+        return direction
+
+    def distance(self, delta: torch.Tensor) -> float:
+        """The mean Hamming distance to the reference, on draws of their own."""
+        return self.victim.noisy_distance(self.pixels + delta, CHECK_DRAWS, self.source)
+
+    def run(
+        self, budget: Budget, steps: int, progress: Callable[[int, int], None], *, sign: float = 1.0
+    ) -> torch.Tensor:
+        """The best perturbation found: the largest distance, or with ``sign`` -1 the smallest."""
+        delta = project(self.pixels, 1e-3 * budget.l2 * self.direction(torch.zeros_like(self.pixels)), budget.l2)
+        best, best_value = delta, sign * self.distance(delta)
+        velocity = torch.zeros_like(self.pixels)
+        step_size, changed_at = FIRST_STEP * budget.l2, 0
+        for step in range(1, steps + 1):
+            velocity = MOMENTUM * velocity + (1 - MOMENTUM) * self.direction(delta)
+            moved = delta + step_size * velocity / velocity.norm().clamp_min(1e-20)
+            delta = project(self.pixels, moved, budget.l2)
+            progress(step, steps)
+            if step % CHECK_EVERY and step != steps:
+                continue
+            value = sign * self.distance(delta)
+            if value > best_value:
+                best, best_value, changed_at = delta, value, step
+            elif step - changed_at >= 2 * CHECK_EVERY:
+                step_size, changed_at, delta, velocity = step_size / 2, step, best, torch.zeros_like(velocity)
+        return best
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What makes the attack look weaker than it should be."""
+        return (VANISHED,) if self.zero_gradients else ()

@@ -1,0 +1,63 @@
+"""The verdict on an adversarial image: by the deployed matcher, on fresh randomness, on the file as saved."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from dualshield.attacks.result import AttackResult, Budget
+from dualshield.attacks.space import saved_within
+from dualshield.attacks.victim import Victim
+from dualshield.images.canonical import CanonicalImage
+from dualshield.images.quality import compare
+from dualshield.smoothing.statistics import Decision
+
+VANISHED = "gradients vanished in some steps"
+LOST_BY_SAVING = "success vanished after saving as 8-bit PNG"
+NO_EOT = "a randomised matcher was attacked without averaging over its noise; try eot-pgd"
+
+
+def judged(
+    method: str,
+    victim: Victim,
+    query: torch.Tensor,
+    delta: torch.Tensor,
+    budget: Budget,
+    steps: int,
+    started: float,
+    warnings: tuple[str, ...] = (),
+    *,
+    wanted: Decision | None = None,
+) -> AttackResult:
+    """Save, decide, compare. Without ``wanted`` the attack evades: anything but a match is success."""
+
+    def succeeded(decision: Decision) -> bool:
+        return decision != Decision.MATCH if wanted is None else decision == wanted
+
+    queries = victim.queries
+    image = saved_within(query, delta, budget.l2)
+    decision = victim.decide(image)
+    success_float = succeeded(victim.decide((query + delta).clamp(0, 1)))
+    success = succeeded(decision)
+    victim.queries = queries  # the judge is not the attacker
+    if success_float and not success:
+        warnings = (*warnings, LOST_BY_SAVING)
+    if method == "pgd" and victim.matcher is not None:
+        warnings = (*warnings, NO_EOT)
+    quality = compare(query.cpu(), image.cpu())
+    return AttackResult(
+        method=method,
+        budget=budget.l2,
+        success=success,
+        success_float=success_float,
+        decision=decision.value,
+        l2=quality.l2,
+        linf=quality.linf,
+        ssim=quality.ssim,
+        queries=queries,
+        steps=steps,
+        seconds=time.perf_counter() - started,
+        warnings=warnings,
+        adversarial=CanonicalImage(image.cpu(), "adversarial"),
+    )

@@ -1,0 +1,84 @@
+"""All attacks by name, and the three variants of the defence they are run against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Protocol, get_args
+
+from dualshield.attacks import collision, eot, nes, pgd
+from dualshield.attacks.result import AttackResult, Budget
+from dualshield.attacks.victim import Against, Victim
+from dualshield.errors import InputError
+from dualshield.hardening.harden import Hardener, deployed_config
+from dualshield.hashes import get_hash
+from dualshield.images.canonical import CanonicalImage
+from dualshield.smoothing.matcher import SmoothedMatcher
+from dualshield.smoothing.noise import GaussianSource
+
+# Decisions need no radius: a few votes where they agree, up to this many near the boundary, then abstention.
+DECISION_DRAWS = 1000
+
+
+class Attack(Protocol):
+    """The common call."""
+
+    def __call__(
+        self,
+        victim: Victim,
+        query: CanonicalImage,
+        budget: Budget,
+        *,
+        seed: int = 2026,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> AttackResult: ...
+
+
+METHODS: dict[str, Attack] = {
+    "pgd": pgd.attack,
+    "eot-pgd": eot.attack,
+    "nes": nes.attack,
+    "nes-plain": partial(nes.attack, plain_score=True),
+    "collision": collision.attack,
+}
+
+
+def get_attack(name: str) -> Attack:
+    """An attack by its name."""
+    if name not in METHODS:
+        raise InputError(f"unknown attack {name!r}: use one of {', '.join(METHODS)}")
+    return METHODS[name]
+
+
+class Defence:
+    """One hash as deployed: ``original`` (plain), ``smoothing``, or ``ours`` (smoothing of a hardened reference)."""
+
+    def __init__(
+        self, hash_name: str, against: Against, *, device: str = "cpu", source: GaussianSource | None = None
+    ) -> None:
+        if against not in get_args(Against):
+            raise InputError(f"unknown variant {against!r}: use one of {', '.join(get_args(Against))}")
+        self.against = against
+        self.hash = get_hash(hash_name).to(device)
+        self.hash.network.requires_grad_(False)
+        self._matcher: SmoothedMatcher | None = None
+        self._hardener: Hardener | None = None
+        if against != "original":
+            config = replace(deployed_config(hash_name), target_radius=0.0, n=DECISION_DRAWS)
+            self._matcher = SmoothedMatcher(self.hash, config, device=device, source=source)
+        if against == "ours":
+            self._hardener = Hardener([hash_name], device=device, source=source)
+
+    def publish(self, image: CanonicalImage) -> CanonicalImage:
+        """The reference as it is published: hardened, or as it was; always on the 8-bit grid of a file."""
+        if self._hardener is not None:
+            delta, _ = self._hardener.perturb(image)
+            image = replace(image, pixels=(image.pixels + delta.cpu()).clamp(0, 1))
+        return replace(image, pixels=(image.pixels * 255).round() / 255)
+
+    def victim(self, published: CanonicalImage) -> Victim:
+        """The matcher with this reference enrolled."""
+        if self._matcher is None:
+            return Victim.plain(self.hash, published)
+        return Victim.smoothed(self._matcher, published)

@@ -1,0 +1,37 @@
+"""What gradient attacks descend on."""
+
+from __future__ import annotations
+
+import torch
+
+SLACK_BITS = 6
+CONFIDENCE = 0.25
+
+
+def flip_margin(margins: torch.Tensor, signs: torch.Tensor, flips: int) -> torch.Tensor:
+    """The focused flip-margin objective: the cheapest bits that have to flip, pushed a little past the boundary.
+
+    ``margins`` ``(b, bits)``, ``signs`` the reference's bits as -1 and 1. Only the ``flips`` bits nearest to flipping
+    (or flipped already) count, each until it is past the boundary by a fraction of the typical margin; the others are
+    left alone, because every bit costs budget.
+    """
+    scale = margins.detach().square().mean(-1, keepdim=True).sqrt().clamp_min(1e-12)
+    agreement = margins * signs / scale
+    cheapest = agreement.topk(min(flips, agreement.shape[-1]), largest=False).values
+    return cheapest.clamp_min(-CONFIDENCE).mean(-1)
+
+
+def needed_flips(max_distance: int, bits: int) -> int:
+    """How many bits must flip so that a query no longer matches, with some to spare."""
+    return min(bits, max_distance + 1 + SLACK_BITS)
+
+
+def join_margin(margins: torch.Tensor, signs: torch.Tensor, max_distance: int) -> torch.Tensor:
+    """For a collision: all bits but the dearest must come to the reference's side.
+
+    ``max_distance`` bits may stay where they are; a few fewer are given up, to have some to spare.
+    """
+    scale = margins.detach().square().mean(-1, keepdim=True).sqrt().clamp_min(1e-12)
+    agreement = (margins * signs / scale).sort(-1).values
+    kept = agreement[..., max(0, max_distance - SLACK_BITS) :]
+    return (CONFIDENCE - kept).clamp_min(0).mean(-1)

@@ -1,0 +1,50 @@
+"""What an attack is allowed, and what it achieved."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from dualshield.errors import InputError
+from dualshield.images.canonical import CanonicalImage
+
+MAX_BUDGET = 1000.0
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The largest l2 change of the canonical query, pixels in [0, 1]."""
+
+    l2: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.l2) and 0 < self.l2 <= MAX_BUDGET):
+            raise InputError(f"budget {self.l2} is not in (0, {MAX_BUDGET:g}]; it is an l2 norm over 512x512x3 pixels")
+
+
+@dataclass(frozen=True, eq=False)
+class AttackResult:
+    """One attack on one pair. What counts is ``success``: judged by the deployed matcher on the image as saved.
+
+    Evasion (and abstention, which lets an upload pass) is success; for a collision, a match is.
+    """
+
+    method: str
+    budget: float
+    success: bool  # after saving as 8-bit PNG and loading again
+    success_float: bool  # before
+    decision: str  # of the deployed matcher on the saved image
+    l2: float
+    linf: float
+    ssim: float
+    queries: int  # evaluations of the deployed matcher or its score; gradients are not queries
+    steps: int
+    seconds: float
+    warnings: tuple[str, ...]
+    adversarial: CanonicalImage  # as saved
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON; the image is left out."""
+        values = {name: value for name, value in vars(self).items() if name != "adversarial"}
+        return {**values, "warnings": list(self.warnings)}

@@ -1,0 +1,93 @@
+"""``dualshield attack``: try to evade, as an attacker would."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import click
+from PIL import Image
+
+from dualshield.attacks.methods import METHODS, Defence, get_attack
+from dualshield.attacks.result import AttackResult, Budget
+from dualshield.cli.options import hash_option, json_option
+from dualshield.cli.output import progress
+from dualshield.errors import InputError
+from dualshield.files import write_atomically
+from dualshield.images import CanonicalImage, load_image
+from dualshield.images.preview import preview_files
+from dualshield.smoothing.noise import GaussianSource
+
+
+@click.command()
+@click.argument("reference", type=click.Path())
+@click.argument("query", required=False, type=click.Path())
+@click.option("--out", "-o", type=click.Path(path_type=Path), help="Where the adversarial PNG (512x512) goes.")
+@click.option("--method", type=click.Choice(list(METHODS)), default="eot-pgd", show_default=True)
+@click.option("--budget", default=40.0, show_default=True, help="Largest l2 change, 512x512x3 pixels in [0,1].")
+@click.option("--against", type=click.Choice(["original", "smoothing", "ours"]), default="original", show_default=True)
+@click.option("--preview", type=click.Path(path_type=Path), help="Query, adversarial image and difference as one PNG.")
+@click.option("--seed", default=2026, show_default=True, help="Of the attack; the defender's noise is fresh.")
+@click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
+@hash_option
+@json_option
+def attack(reference: str, query: str | None, hash_name: str, as_json: bool, **options: Any) -> None:
+    """Attack the match of QUERY (by default the published reference itself) with REFERENCE.
+
+    With --against ours the reference is hardened first, and without QUERY the attacker starts from the hardened
+    image, the only one that was published. For collisions QUERY is an unrelated image.
+    """
+    budget = Budget(options["budget"])
+    method = options["method"]
+    if method == "collision" and query is None:
+        raise InputError("a collision needs an unrelated QUERY")
+    out: Path | None = options["out"]
+    for target in (out, options["preview"]):
+        if target is not None and (target.is_dir() or not target.parent.is_dir()):
+            raise InputError(f"cannot write {target}: not a file in an existing folder")
+    image = load_image(reference)
+    start = None if query is None else load_image(query)
+    defence = Defence(hash_name, options["against"], device=options["device"], source=GaussianSource.secret())
+    with progress() as bar:
+        task = bar.add_task(method, total=None)
+        published = defence.publish(image)
+        start = published if start is None else start
+        result = get_attack(method)(
+            defence.victim(published),
+            start,
+            budget,
+            seed=options["seed"],
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    data = _png(result.adversarial)
+    if out is not None:
+        write_atomically(out, data)
+    if options["preview"] is not None:
+        write_atomically(options["preview"], preview_files(_png(start), data))
+    record = {
+        "reference": reference,
+        "query": query or reference,
+        "hash": hash_name,
+        "against": options["against"],
+        "output": None if out is None else str(out),
+        **result.to_dict(),
+    }
+    click.echo(json.dumps(record, indent=1) if as_json else _explain(result, hash_name, options["against"]))
+
+
+def _png(image: CanonicalImage) -> bytes:
+    file = BytesIO()
+    Image.fromarray(image.to_8bit()).save(file, "PNG")
+    return file.getvalue()
+
+
+def _explain(result: AttackResult, hash_name: str, against: str) -> str:
+    verdict = "SUCCEEDED" if result.success else "FAILED"
+    lines = [
+        f"{result.method} {verdict} against {hash_name} ({against}): the deployed matcher says {result.decision}",
+        f"  l2 {result.l2:.2f} of {result.budget:g}, l_inf {255 * result.linf:.0f}/255, SSIM {result.ssim:.4f}",
+        f"  {result.steps} steps, {result.queries} queries, {result.seconds:.1f} s",
+    ]
+    return "\n".join([*lines, *(f"  warning: {warning}" for warning in result.warnings)])

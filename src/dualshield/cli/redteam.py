@@ -1,0 +1,84 @@
+"""``dualshield redteam``: how well the deployed defence holds on one's own images."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from dualshield.attacks.methods import METHODS
+from dualshield.attacks.redteam import Plan, run
+from dualshield.cli.options import hash_option, json_option
+from dualshield.cli.output import console, progress
+from dualshield.errors import InputError
+from dualshield.images import list_images
+
+VARIANTS = ("original", "smoothing", "ours")
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--method", "methods", multiple=True, type=click.Choice(list(METHODS)), help="Repeat it.")
+@click.option("--budget", "budgets", multiple=True, type=float, help="Repeat it; by default 40, 90 and 180.")
+@click.option("--against", "variants", multiple=True, type=click.Choice(VARIANTS), help="Repeat it; by default all.")
+@click.option("--limit", type=int, help="Only the first images of the folder.")
+@click.option(
+    "--journal",
+    type=click.Path(path_type=Path),
+    help="Finished attacks are kept here, and not repeated.  [default: redteam-HASH.journal]",
+)
+@click.option("--seed", default=2026, show_default=True)
+@click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
+@hash_option
+@json_option
+def redteam(folder: Path, hash_name: str, as_json: bool, **options: Any) -> None:
+    """Attack every image of FOLDER as published, and print success rates by variant, method and budget."""
+    defaults = Plan(hash_name)
+    if options["limit"] is not None and options["limit"] < 1:
+        raise InputError(f"limit {options['limit']} is below 1")
+    if "collision" in options["methods"]:
+        raise InputError("redteam runs evasions; a collision needs a second image: use dualshield attack")
+    plan = Plan(
+        hash_name,
+        options["methods"] or defaults.methods,
+        options["budgets"] or defaults.budgets,
+        options["variants"] or defaults.variants,
+        options["seed"],
+        options["device"],
+    )
+    files = list_images(folder)[: options["limit"]]
+    journal = options["journal"] or Path(f"redteam-{Path(hash_name).stem}.journal")
+    with progress() as bar:
+        task = bar.add_task("attacking", total=None)
+        rates = run(
+            plan,
+            files,
+            journal,
+            lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
+        )
+    if as_json:
+        click.echo(json.dumps([asdict(rate) for rate in rates], indent=1))
+        return
+    table = Table("variant", "method", "budget", "images", "success", "abstained", "mean l2", "SSIM", "queries", "s")
+    for rate in rates:
+        table.add_row(
+            rate.variant,
+            rate.method,
+            f"{rate.budget:g}",
+            str(rate.images),
+            f"{rate.success:.1%}",
+            f"{rate.abstained:.1%}",
+            f"{rate.l2:.2f}",
+            f"{rate.ssim:.3f}",
+            f"{rate.queries:.0f}",
+            f"{rate.seconds:.1f}",
+        )
+    console().print(table)
+    warnings = {warning for rate in rates for warning in rate.warnings}
+    for warning in sorted(warnings):
+        click.echo(f"warning: {warning}")
+    click.echo(f"{len(files)} images; finished attacks are in {click.format_filename(journal)}")

@@ -1,0 +1,100 @@
+"""``dualshield attack`` and ``dualshield redteam``."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from command_line import complaint, run
+from dualshield.attacks import eot, pgd
+from dualshield.hashes import get_hash
+from dualshield.images import load_image
+
+FIELDS = {"method", "success", "success_float", "l2", "linf", "ssim", "queries", "steps", "seconds", "warnings"}
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    for module in (pgd, eot):
+        monkeypatch.setitem(module.attack.__kwdefaults__, "steps", 40)
+
+
+def test_pgd_evades_plain_pdq(photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "adv.png"
+    arguments = ("attack", photo_files[1], "-o", out, "--method", "pgd", "--budget", 40, "--hash", "pdq")
+    assert run(*arguments, "--preview", tmp_path / "p.png", "--json") == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record.keys() >= FIELDS | {"reference", "query", "hash", "against", "output"}
+    assert record["success"]
+    hash_ = get_hash("pdq")
+    codes = [hash_.code(load_image(file).pixels) for file in (photo_files[1], out)]
+    assert not hash_.matches(*codes)
+    with Image.open(tmp_path / "p.png") as preview:
+        assert preview.width > 3 * 512
+
+
+@pytest.mark.parametrize("against", ["smoothing", "ours"])
+def test_a_small_budget_does_not_evade_the_defence(
+    against: str, photo_files: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("attack", photo_files[1], "--budget", 1, "--against", against) == 0
+    assert "eot-pgd FAILED against pdq" in capsys.readouterr().out
+
+
+def test_bad_usage(photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    photo, other = photo_files[:2]
+    for arguments, message in (
+        ((photo, "--budget", 0), "budget"),
+        ((photo, "--budget", -3), "budget"),
+        ((photo, other), "to begin with"),
+        ((photo, "-o", tmp_path / "no" / "a.png"), "cannot write"),
+        ((photo, "-o", tmp_path), "cannot write"),
+        ((photo, "--method", "collision"), "unrelated QUERY"),
+        ((photo, photo, "--method", "collision"), "already"),
+        ((photo, "--method", "magic"), "magic"),
+        ((photo, "--hash", "nope"), "nope"),
+        ((tmp_path / "missing.png",), "no such file"),
+    ):
+        assert run("attack", *arguments) == 2, arguments
+        assert message in complaint(capsys), arguments
+
+
+def test_redteam_and_its_resume(
+    photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for file in photo_files[1:3]:
+        shutil.copy(file, folder)
+    arguments = ("redteam", folder, "--method", "pgd", "--budget", 40, "--budget", 0.5, "--against", "original")
+    assert run(*arguments, "--json") == 0
+    rates = json.loads(capsys.readouterr().out)
+    assert [(rate["budget"], rate["success"]) for rate in rates] == [(40.0, 1.0), (0.5, 0.0)]
+    assert all(rate["images"] == 2 for rate in rates)
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("attacked again")
+
+    monkeypatch.setattr("dualshield.attacks.redteam.get_attack", lambda name: never)
+    assert run(*arguments, "--json") == 0
+    assert json.loads(capsys.readouterr().out) == rates
+    assert run(*arguments, "--against", "smoothing") == 2
+    assert "other settings" in complaint(capsys)
+
+
+def test_redteam_bad_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    for arguments, message in (
+        ((tmp_path / "empty",), "holds no images"),
+        ((tmp_path / "missing",), "no such folder"),
+        ((tmp_path / "empty", "--budget", 0), "budget"),
+        ((tmp_path / "empty", "--limit", 0), "limit"),
+        ((tmp_path / "empty", "--method", "collision"), "second image"),
+    ):
+        assert run("redteam", *arguments) == 2, arguments
+        assert message in complaint(capsys), arguments
