@@ -4,7 +4,8 @@
     ├── InputError                 2      something the caller gave us is wrong
     │   ├── ImageError             2      a file that cannot become a canonical image
     │   ├── CodeError              2      a hash code that does not fit the hash
-    │   └── CardError              2      a hash card (YAML) or the model it names is wrong
+    │   ├── CardError              2      a hash card (YAML) or the model it names is wrong
+    │   └── NothingToAttackError   2      a pair that is already decided as an attack would have it
     └── MissingError               3      something that has to be installed or downloaded first
         ├── MissingWeightsError    3
         └── MissingDependencyError 3
@@ -46,6 +47,10 @@ class CodeError(InputError):
 
 class CardError(InputError):
     """A hash card with a missing, unknown or impossible field."""
+
+
+class NothingToAttackError(InputError):
+    """A pair that does not match cannot be evaded, one that matches cannot be made to collide."""
 
 
 class MissingError(DualShieldError):

@@ -9,7 +9,7 @@ import torch
 
 from conftest import Linear
 from dualshield.attacks import collision, eot, nes, pgd
-from dualshield.attacks.judge import LOST_BY_SAVING, NO_EOT, judged
+from dualshield.attacks.judge import LOST_BY_SAVING, judged
 from dualshield.attacks.objective import flip_margin, join_margin
 from dualshield.attacks.result import AttackResult, Budget
 from dualshield.attacks.space import project, saved, saved_within
@@ -79,16 +79,17 @@ def test_pgd_cannot_win_with_next_to_nothing(toy_hash: PerceptualHash, photo: Ca
     assert result.steps == 10
 
 
-def test_eot_beats_smoothing_where_the_papers_attack_does_not(smoothed: SmoothedMatcher, photo: CanonicalImage) -> None:
-    """A budget at which stopping at the base hash's boundary is not enough for the smoothed one."""
+def test_eot_beats_smoothing_and_the_papers_attack_is_warned_about(
+    smoothed: SmoothedMatcher, photo: CanonicalImage
+) -> None:
     budget = Budget(30.0)
     adaptive = eot.attack(Victim.smoothed(smoothed, photo), photo, budget, steps=40)
     check(adaptive, photo, 30.0)
     assert adaptive.success
     paper = pgd.attack(Victim.smoothed(smoothed, photo), photo, budget, steps=60)
     check(paper, photo, 30.0)
-    assert NO_EOT in paper.warnings
-    assert NO_EOT not in adaptive.warnings
+    assert pgd.NO_EOT in paper.warnings
+    assert pgd.NO_EOT not in adaptive.warnings
 
 
 @pytest.mark.parametrize("mode", ["code", "bank", "paired"])

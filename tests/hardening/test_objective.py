@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from dualshield.hardening.objective import signs, soft_bits, soft_distance, too_far, too_near
+from dualshield.hardening.objective import soft_bits, soft_distance, too_far, too_near
+from dualshield.hashes.margins import signs
 
 
 def test_distance_of_hard_bits_is_the_hamming_distance() -> None:

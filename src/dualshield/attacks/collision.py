@@ -15,9 +15,7 @@ from dualshield.attacks.eot import DRAWS, STEPS, Search
 from dualshield.attacks.judge import judged
 from dualshield.attacks.objective import join_margin
 from dualshield.attacks.result import AttackResult, Budget
-from dualshield.attacks.space import saved
 from dualshield.attacks.victim import Victim
-from dualshield.errors import InputError
 from dualshield.images.canonical import CanonicalImage
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.statistics import Decision
@@ -35,10 +33,7 @@ def attack(
 ) -> AttackResult:
     """Collide with the whole budget."""
     victim.require_differentiable()
-    pixels = saved(query.pixels).to(victim.hash.device)
-    if victim.decide(pixels) == Decision.MATCH:
-        raise InputError(f"{query.name} matches {victim.reference.name} already: nothing to collide")
-    victim.queries = 0
+    pixels = victim.start(query, matching=False)
     started = time.perf_counter()
 
     def objective(margins: torch.Tensor, signs: torch.Tensor) -> torch.Tensor:

@@ -17,7 +17,7 @@ import torch
 from dualshield.attacks.judge import VANISHED, judged
 from dualshield.attacks.objective import flip_margin, needed_flips
 from dualshield.attacks.result import AttackResult, Budget
-from dualshield.attacks.space import project, saved
+from dualshield.attacks.space import project
 from dualshield.attacks.victim import Victim
 from dualshield.images.canonical import CanonicalImage
 from dualshield.smoothing.noise import GaussianSource
@@ -42,9 +42,8 @@ def attack(
 ) -> AttackResult:
     """Evade with the whole budget."""
     victim.require_differentiable()
-    victim.require_match(query)
+    pixels = victim.start(query)
     started = time.perf_counter()
-    pixels = saved(query.pixels).to(victim.hash.device)
     flips = needed_flips(victim.hash.max_distance, victim.hash.bits)
 
     def objective(margins: torch.Tensor, signs: torch.Tensor) -> torch.Tensor:

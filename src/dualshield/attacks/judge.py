@@ -15,7 +15,6 @@ from dualshield.smoothing.statistics import Decision
 
 VANISHED = "gradients vanished in some steps"
 LOST_BY_SAVING = "success vanished after saving as 8-bit PNG"
-NO_EOT = "a randomised matcher was attacked without averaging over its noise; try eot-pgd"
 
 
 def judged(
@@ -43,8 +42,6 @@ def judged(
     victim.queries = queries  # the judge is not the attacker
     if success_float and not success:
         warnings = (*warnings, LOST_BY_SAVING)
-    if method == "pgd" and victim.matcher is not None:
-        warnings = (*warnings, NO_EOT)
     quality = compare(query.cpu(), image.cpu())
     return AttackResult(
         method=method,

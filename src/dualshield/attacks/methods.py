@@ -9,6 +9,7 @@ from typing import Protocol, get_args
 
 from dualshield.attacks import collision, eot, nes, pgd
 from dualshield.attacks.result import AttackResult, Budget
+from dualshield.attacks.space import saved
 from dualshield.attacks.victim import Against, Victim
 from dualshield.errors import InputError
 from dualshield.hardening.harden import Hardener, deployed_config
@@ -74,8 +75,8 @@ class Defence:
         """The reference as it is published: hardened, or as it was; always on the 8-bit grid of a file."""
         if self._hardener is not None:
             delta, _ = self._hardener.perturb(image)
-            image = replace(image, pixels=(image.pixels + delta.cpu()).clamp(0, 1))
-        return replace(image, pixels=(image.pixels * 255).round() / 255)
+            image = replace(image, pixels=image.pixels + delta.cpu())
+        return replace(image, pixels=saved(image.pixels))
 
     def victim(self, published: CanonicalImage) -> Victim:
         """The matcher with this reference enrolled."""

@@ -1,8 +1,8 @@
 """The paper's black-box attack: natural evolution strategies on the score that the service returns.
 
-A 64 x 64 grey perturbation, clean start, at most 500 steps and 1,500 queries, 32 antithetic directions per estimate,
-sign steps of 2/255, scale 4/255, early stop. Every evaluation of the service is one query, however many noisy votes it
-takes there. `plain_score` follows the Hamming score of the plain hash instead, as a service may leak it.
+A 64 x 64 grey perturbation, clean start, at most 500 steps and 1,500 queries, 32 antithetic directions per estimate
+(16 pairs), sign steps of 2/255, scale 4/255, early stop. Every evaluation of the service is one query, however many
+noisy votes it takes there. `plain_score` follows the Hamming score of the plain hash instead, as a service may leak it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch.nn.functional as F
 
 from dualshield.attacks.judge import judged
 from dualshield.attacks.result import AttackResult, Budget
-from dualshield.attacks.space import project, saved
+from dualshield.attacks.space import project
 from dualshield.attacks.victim import Victim
 from dualshield.images.canonical import CanonicalImage
 from dualshield.smoothing.statistics import Decision
@@ -40,9 +40,8 @@ def attack(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> AttackResult:
     """Evade by queries alone."""
-    victim.require_match(query)
+    pixels = victim.start(query)
     started = time.perf_counter()
-    pixels = saved(query.pixels).to(victim.hash.device)
     score = victim.plain_score if plain_score else victim.score
     generator = torch.Generator().manual_seed(seed)
     grid = torch.zeros(GRID, GRID)
@@ -61,12 +60,9 @@ def attack(
             estimate += gain * direction
         grid = grid + STEP_SIZE * estimate.sign()
         # Keep the grid itself inside the ball, or steps outside it would lead nowhere.
-        inside = _delta(pixels, grid, budget)
-        length = float(_upsampled(grid, pixels).norm())
-        if length > budget.l2:
-            grid = grid * (budget.l2 / length)
+        grid = grid * min(1.0, budget.l2 / max(float(_upsampled(grid, pixels).norm()), 1e-20))
         progress(min(victim.queries, max_queries), max_queries)
-        if victim.decide(pixels + inside) != Decision.MATCH:
+        if victim.decide(_image(pixels, grid, budget)) != Decision.MATCH:
             break
     name = "nes-plain" if plain_score else "nes"
     return judged(name, victim, pixels, _delta(pixels, grid, budget), budget, step, started)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from dualshield.hashes.margins import relative
+
 SLACK_BITS = 6
 CONFIDENCE = 0.25
 
@@ -15,8 +17,7 @@ def flip_margin(margins: torch.Tensor, signs: torch.Tensor, flips: int) -> torch
     (or flipped already) count, each until it is past the boundary by a fraction of the typical margin; the others are
     left alone, because every bit costs budget.
     """
-    scale = margins.detach().square().mean(-1, keepdim=True).sqrt().clamp_min(1e-12)
-    agreement = margins * signs / scale
+    agreement = relative(margins) * signs
     cheapest = agreement.topk(min(flips, agreement.shape[-1]), largest=False).values
     return cheapest.clamp_min(-CONFIDENCE).mean(-1)
 
@@ -31,7 +32,6 @@ def join_margin(margins: torch.Tensor, signs: torch.Tensor, max_distance: int) -
 
     ``max_distance`` bits may stay where they are; a few fewer are given up, to have some to spare.
     """
-    scale = margins.detach().square().mean(-1, keepdim=True).sqrt().clamp_min(1e-12)
-    agreement = (margins * signs / scale).sort(-1).values
+    agreement = (relative(margins) * signs).sort(-1).values
     kept = agreement[..., max(0, max_distance - SLACK_BITS) :]
     return (CONFIDENCE - kept).clamp_min(0).mean(-1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from dualshield.attacks.methods import Defence, get_attack
 from dualshield.attacks.result import Budget
 from dualshield.attacks.victim import Against
-from dualshield.errors import InputError
+from dualshield.errors import InputError, NothingToAttackError
 from dualshield.images import load_image
 from dualshield.journal import Journal
 from dualshield.smoothing.noise import GaussianSource
@@ -66,9 +66,7 @@ def run(
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> list[Rate]:
     """Attack every file in every variant, method and budget; what the journal holds already is not repeated."""
-    settings = {**vars(plan), "methods": list(plan.methods), "budgets": list(plan.budgets)}
-    settings |= {"variants": list(plan.variants), "files": [file.name for file in files]}
-    record = Journal(journal, settings) if journal else None
+    record = Journal(journal, {**asdict(plan), "files": [file.name for file in files]}) if journal else None
     found: dict[tuple[str, str, str, float], dict[str, Any]] = {}
     for entry in record.records() if record else ():
         if isinstance(entry, dict) and "key" in entry:
@@ -106,9 +104,7 @@ def _attack(
         attack = get_attack(key[2])
         try:
             yield key, attack(victim, published, Budget(key[3]), seed=seed).to_dict()
-        except InputError as error:
-            if "to begin with" not in str(error):
-                raise
+        except NothingToAttackError:
             yield key, {"unmatched": True}
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 import torch
 
-from dualshield.errors import InputError
+from dualshield.attacks.space import saved
+from dualshield.errors import InputError, NothingToAttackError
 from dualshield.hashes.contract import PerceptualHash
+from dualshield.hashes.margins import signs
 from dualshield.images.canonical import CanonicalImage
 from dualshield.images.frontend import CANONICAL_SIZE, Expansion
 from dualshield.smoothing.matcher import SmoothedMatcher
@@ -35,7 +37,6 @@ class Victim:
     reference: Reference
     matcher: SmoothedMatcher | None = None
     queries: int = 0
-    source: GaussianSource = field(default_factory=GaussianSource.secret)
 
     @staticmethod
     def plain(hash_: PerceptualHash, reference: CanonicalImage) -> Victim:
@@ -56,7 +57,7 @@ class Victim:
     @property
     def signs(self) -> torch.Tensor:
         """The reference's bits as -1 and 1, on the hash's device."""
-        return (self.reference.code.float() * 2 - 1).to(self.hash.device)
+        return signs(self.reference.code).to(self.hash.device)
 
     def require_differentiable(self) -> None:
         """White-box attacks need gradients; a hash without any can only be attacked by queries."""
@@ -93,7 +94,7 @@ class Victim:
             codes = torch.cat(list(sampler.codes(self.reference.pixels, self.sigma, count, source)))
         else:
             return self.signs
-        return (codes.float() * 2 - 1).to(self.hash.device)
+        return signs(codes).to(self.hash.device)
 
     @cached_property
     def _expansion(self) -> Expansion:
@@ -113,7 +114,7 @@ class Victim:
         self.queries += 1
         if self.matcher is None:
             return float((self.hash.code(pixels) ^ self.reference.code).sum())
-        return self.noisy_distance(pixels, SCORE_DRAWS, self.source.fork("score"))
+        return self.noisy_distance(pixels, SCORE_DRAWS, self.matcher.source.fork("score"))
 
     def plain_score(self, pixels: torch.Tensor) -> float:
         """One query to a service that leaks the Hamming distance of its plain hash, whatever it decides by."""
@@ -121,11 +122,15 @@ class Victim:
         plain = self.hash if self.matcher is None else self.matcher.plain_hash
         return float((plain.code(pixels) ^ self.reference.plain).sum())
 
-    def require_match(self, query: CanonicalImage) -> None:
-        """An evasion of a pair that does not match to begin with is none."""
-        decision = self.decide(query.pixels)
+    def start(self, query: CanonicalImage, *, matching: bool = True) -> torch.Tensor:
+        """Where an attack begins: the query as a file holds it, after checking that there is something to achieve."""
+        pixels = saved(query.pixels).to(self.hash.device)
+        decision = self.decide(pixels)
         self.queries = 0
-        if decision != Decision.MATCH:
-            raise InputError(
+        if matching and decision != Decision.MATCH:
+            raise NothingToAttackError(
                 f"{query.name} does not match {self.reference.name} to begin with ({decision.value}): nothing to evade"
             )
+        if not matching and decision == Decision.MATCH:
+            raise NothingToAttackError(f"{query.name} matches {self.reference.name} already: nothing to collide")
+        return pixels

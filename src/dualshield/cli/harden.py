@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import torch
 
 from dualshield.cli.options import json_option
 from dualshield.cli.output import progress
@@ -123,23 +122,18 @@ def _estimate(hardener: Hardener, files: list[Path], as_json: bool) -> None:
     """Two steps and a few draws of the first image, scaled up."""
     image = Publication.open(files[0]).canonical
     started = time.perf_counter()
-    steps = hardener.steps
-    if hardener.strategy == "linear":
-        hardener.perturb(image)
-        optimising = time.perf_counter() - started
-    else:
-        hardener.steps = DRY_RUN_STEPS
-        _, taken = hardener.perturb(image)
-        hardener.steps = steps
-        total = steps or (paper.STEPS if hardener.strategy == "paper" else gradient.STEPS)
-        optimising = (time.perf_counter() - started) * total / taken
+    _, taken = hardener.perturb(image, steps=DRY_RUN_STEPS)
+    optimising = time.perf_counter() - started
+    if hardener.strategy != "linear":
+        total = hardener.steps or (paper.STEPS if hardener.strategy == "paper" else gradient.STEPS)
+        optimising *= total / taken
     certifying = 0.0
     for matcher in hardener.matchers.values():
         started = time.perf_counter()
         reference = matcher.enroll(image)
         enrolling = time.perf_counter() - started
         started = time.perf_counter()
-        matcher.count(reference, torch.as_tensor(image.pixels), DRY_RUN_DRAWS, hardener.source.fork("dry run"))
+        matcher.count(reference, image.pixels, DRY_RUN_DRAWS, hardener.source.fork("dry run"))
         draws = matcher.config.n0 + matcher.config.n
         certifying += 2 * (enrolling + (time.perf_counter() - started) * draws / DRY_RUN_DRAWS)
     each = optimising + certifying

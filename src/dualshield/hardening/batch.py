@@ -13,7 +13,8 @@ from dualshield.errors import InputError
 from dualshield.files import write_atomically
 from dualshield.hardening.harden import HardenedImage, Hardener, HardeningReport, Progress, Radii
 from dualshield.images.decode import list_images
-from dualshield.images.publication import Format
+from dualshield.images.preview import preview_files
+from dualshield.images.publication import Format, published_suffix
 from dualshield.journal import Journal
 
 JOURNAL = ".dualshield-harden.journal"
@@ -111,7 +112,7 @@ def harden_files(
                 continue
             image, output = _harden_one(hardener, file, destination, len(files), format, quality, progress)
             if preview is not None:
-                _write_preview(preview, file, image)
+                write_atomically(preview, preview_files(os.fspath(file), image.data))
             _publish(file, output, image.data, destination)
         except (InputError, OSError) as error:
             yield Outcome(file, error=str(error))
@@ -131,8 +132,7 @@ def _harden_one(
     quality: int | None,
     progress: Progress,
 ) -> tuple[HardenedImage, Path]:
-    suffix = {"png": ".png", "jpeg": ".jpg"}.get(format, file.suffix)
-    output = destination.output(file, suffix, inputs)
+    output = destination.output(file, published_suffix(file, format), inputs)
     if output == file and _backup(file).exists():
         raise InputError(f"{file}: its backup {_backup(file).name} exists: it was hardened already")
     return hardener.harden(file, format=format, quality=quality, progress=progress), output
@@ -146,12 +146,6 @@ def _publish(file: Path, output: Path, data: bytes, destination: Destination) ->
 
 def _backup(file: Path) -> Path:
     return file.with_name(file.name + BACKUP_SUFFIX)
-
-
-def _write_preview(target: Path, file: Path, image: HardenedImage) -> None:
-    from dualshield.images.preview import preview_files
-
-    write_atomically(target, preview_files(os.fspath(file), image.data))
 
 
 def _journal(

@@ -17,10 +17,11 @@ import torch
 import torch.nn.functional as F
 
 from dualshield.hardening.carrier import Carrier, StraightThrough
-from dualshield.hardening.objective import signs, soft_bits, soft_distance, too_far, too_near
+from dualshield.hardening.objective import soft_bits, soft_distance, too_far, too_near
 from dualshield.hardening.positives import random_variant
 from dualshield.hardening.visibility import Budget, noticeable
 from dualshield.hashes.contract import PerceptualHash
+from dualshield.hashes.margins import signs
 from dualshield.images.canonical import CanonicalImage
 from dualshield.images.frontend import CANONICAL_SIZE, Expansion
 from dualshield.smoothing.matcher import SmoothedMatcher

@@ -18,7 +18,7 @@ from dualshield.hardening.carrier import Carrier
 from dualshield.hardening.gradient import Goal
 from dualshield.hardening.negatives import negatives
 from dualshield.hardening.visibility import Budget
-from dualshield.hashes import DEFAULT_HASH, PerceptualHash, get_hash
+from dualshield.hashes import DEFAULT_HASH, get_hash
 from dualshield.images.canonical import CanonicalImage, load_image
 from dualshield.images.publication import Format, Publication
 from dualshield.images.quality import compare
@@ -108,18 +108,27 @@ class Hardener:
         self.budget = Budget(strength)
         self.steps = steps
         self.source = source or GaussianSource.secret()
-        self.matchers = {name: _matcher(name, n, engine, device, self.source) for name in hashes}
+        self.hashes = {name: get_hash(name) for name in hashes}
+        self.matchers: dict[str, SmoothedMatcher] = {}
+        for name, hash_ in self.hashes.items():
+            hash_.network.requires_grad_(False)
+            config = deployed_config(name)
+            self.matchers[name] = SmoothedMatcher(
+                hash_,
+                config if n is None else replace(config, n=n),
+                engine=engine,
+                device=device,
+                source=self.source.fork(f"matcher {name}"),
+            )
         self.device = device
         self.negatives = [] if self.strategy == "linear" else [p.to(device) for p in negatives(negatives_folder)]
-        for matcher in self.matchers.values():
-            matcher.hash.network.requires_grad_(False)
 
     @property
     def strategy(self) -> Literal["paper", "linear", "gradient"]:
         """How the perturbation is found."""
         if self.preset == "paper":
             return "paper"
-        hashes = [matcher.hash for matcher in self.matchers.values()]
+        hashes = list(self.hashes.values())
         return "linear" if len(hashes) == 1 and hashes[0].is_linear else "gradient"
 
     def harden(
@@ -169,9 +178,10 @@ class Hardener:
         *,
         opacity: torch.Tensor | None = None,
         carrier: Carrier | None = None,
+        steps: int | None = None,
         progress: Progress = lambda what, done, total: None,
     ) -> tuple[torch.Tensor, int]:
-        """The canonical perturbation alone, and the steps it took."""
+        """The canonical perturbation alone, and the steps it took; ``steps`` replaces the hardener's own limit."""
         source = self.source.fork("harden")
         pixels = image.pixels.to(self.device)
         opacity = None if opacity is None else opacity.to(self.device)
@@ -181,15 +191,12 @@ class Hardener:
             return delta, 1
         report = partial(progress, "hardening")
         if self.strategy == "paper":
-            plain = [
-                matcher.plain_hash.with_threshold(get_hash(name).threshold) for name, matcher in self.matchers.items()
-            ]
             return paper.perturb(
                 pixels,
-                plain,
+                list(self.hashes.values()),
                 self.negatives,
                 strength=self.budget.strength,
-                steps=self.steps or paper.STEPS,
+                steps=steps or self.steps or paper.STEPS,
                 source=source,
                 progress=report,
             )
@@ -198,7 +205,7 @@ class Hardener:
             pixels,
             goals,
             self.budget,
-            steps=self.steps or gradient.STEPS,
+            steps=steps or self.steps or gradient.STEPS,
             opacity=opacity,
             carrier=carrier,
             source=source,
@@ -220,14 +227,6 @@ def deployed_config(name: str) -> MatcherConfig:
     """The matcher that a published reference meets: ``--sigma auto``, so that hardening can pay off in sigma."""
     profile = find_profile(name)
     return profile.widest_config() if profile else default_config(name)
-
-
-def _matcher(name: str, n: int | None, engine: str, device: str, source: GaussianSource) -> SmoothedMatcher:
-    config = deployed_config(name)
-    hash_: PerceptualHash = get_hash(name)
-    if n is not None:
-        config = replace(config, n=n)
-    return SmoothedMatcher(hash_, config, engine=engine, device=device, source=source.fork(f"matcher {name}"))
 
 
 def harden(

@@ -106,7 +106,7 @@ class _Problem:
         return float(self.hash.front_end.colour.sum())
 
     @cached_property
-    def margins(self) -> tuple[Floats, Floats, Floats]:
+    def margins(self) -> tuple[Floats, Floats]:
         """Slopes and values of the margins over y in units of their noise, turned so that positive is stable."""
         front_end = self.hash.front_end
         coefficients = front_end(self.pixels)[0].double().flatten().numpy()
@@ -116,11 +116,11 @@ class _Problem:
         boundary = np.sort(coefficients)[middle - 1 : middle + 1].mean()
         side = np.where(coefficients > boundary, 1.0, -1.0)
         slopes = self.luma_gain * self.root * (side / noise)[:, None]
-        return slopes, side * (coefficients - boundary) / noise, side
+        return slopes, side * (coefficients - boundary) / noise
 
     def flips(self, y: Floats, sigma: float) -> float:
         """Expected number of flipped bits under noise."""
-        slopes, values, _ = self.margins
+        slopes, values = self.margins
         return float(ndtr(-(values + slopes @ y) / sigma).sum())
 
     def solve(self, norm: float, guess: Guess) -> Floats:
@@ -146,7 +146,7 @@ class _Problem:
 
     def _fewest_flips(self, sigma: float, norm: float, start: Floats, guess: Guess) -> Floats:
         """Least expected flips with ``||y|| <= norm``, by the price of visibility that just exhausts the budget."""
-        slopes, values, _ = self.margins
+        slopes, values = self.margins
 
         def priced(y: Floats, price: float) -> tuple[float, Floats]:
             z = (values + slopes @ y) / sigma

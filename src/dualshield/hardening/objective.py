@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import torch
 
+from dualshield.hashes.margins import relative
+
 SHARPNESS = 8.0
 MARGIN_BITS = 4.0
 
 
 def soft_bits(margins: torch.Tensor, sharpness: float = SHARPNESS) -> torch.Tensor:
     """Bits in (-1, 1): the margins in units of their root mean square, through a steep sigmoid."""
-    scale = margins.detach().square().mean(-1, keepdim=True).sqrt().clamp_min(1e-12)
-    return torch.tanh(0.5 * sharpness * margins / scale)
-
-
-def signs(code: torch.Tensor) -> torch.Tensor:
-    """A bool code as -1 and 1."""
-    return code.float() * 2 - 1
+    return torch.tanh(0.5 * sharpness * relative(margins))
 
 
 def soft_distance(bits: torch.Tensor, other: torch.Tensor) -> torch.Tensor:

@@ -73,15 +73,20 @@ def _gradient(
         query = (variable + attack).clamp(0, 1)
         distance = soft_distance(_noisy_bits(hash_, variable, CHUNK, source), _noisy_bits(hash_, query, CHUNK, source))
         loss = too_far(distance, hash_.max_distance).sum() / POSITIVE_DRAWS
-        total += torch.autograd.grad(loss, variable)[0]
+        total += _gradient_of(loss, variable)
     for negative in negatives:
         variable = reference.clone().requires_grad_()
         with torch.no_grad():
             theirs = _noisy_bits(hash_, negative, NEGATIVE_DRAWS, source)
         distance = soft_distance(_noisy_bits(hash_, variable, NEGATIVE_DRAWS, source), theirs)
         loss = NEGATIVE_WEIGHT * too_near(distance, hash_.max_distance).mean() / len(negatives)
-        total += torch.autograd.grad(loss, variable)[0]
+        total += _gradient_of(loss, variable)
     return total
+
+
+def _gradient_of(loss: torch.Tensor, variable: torch.Tensor) -> torch.Tensor:
+    """A hinge that is met has no gradient: the backward pass is saved."""
+    return torch.autograd.grad(loss, variable)[0] if loss > 0 else torch.zeros_like(variable)
 
 
 def _inner_attack(hash_: PerceptualHash, reference: torch.Tensor, limit: float, source: GaussianSource) -> torch.Tensor:

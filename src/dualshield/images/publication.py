@@ -44,6 +44,11 @@ _LUMA = (0.299, 0.587, 0.114)
 _LEAST_OPACITY = 0.25
 
 
+def published_suffix(file: str | os.PathLike[str], format: Format) -> str:
+    """What the name of the published ``file`` ends with."""
+    return {"png": ".png", "jpeg": ".jpg"}.get(format, Path(file).suffix)
+
+
 @dataclass(frozen=True, eq=False)
 class Publication:
     """An image file that will be published again with a perturbation, and with everything else as it was."""
@@ -76,9 +81,7 @@ class Publication:
 
     def suffix(self, format: Format) -> str:
         """What the published file's name ends with."""
-        if format == "keep":
-            return Path(self.canonical.name).suffix
-        return ".jpg" if format == "jpeg" else ".png"
+        return published_suffix(self.canonical.name, format)
 
     def check(self, format: Format = "keep", quality: int | None = None) -> str:
         """The format that `encode` will write; refuses before a long computation what it would refuse after."""

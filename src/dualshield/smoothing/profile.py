@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from dualshield.errors import InputError
+from dualshield.files import write_atomically
 from dualshield.hashes.contract import PerceptualHash
 from dualshield.hashes.registry import CARD_SUFFIXES
 from dualshield.smoothing.config import MatcherConfig
@@ -125,14 +124,7 @@ class Profile:
 
     def save(self, file: Path) -> None:
         """Write atomically: an old profile is replaced as a whole or not at all."""
-        partial = file.with_name(f".{file.name}.{os.getpid()}")
-        try:
-            partial.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
-            partial.replace(file)
-        except OSError as error:
-            with suppress(OSError):
-                partial.unlink()
-            raise InputError(f"cannot write the profile {file}: {error.strerror}") from error
+        write_atomically(file, (json.dumps(asdict(self), indent=1) + "\n").encode())
 
     @staticmethod
     def load(file: Path) -> Profile:
