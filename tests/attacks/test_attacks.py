@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from conftest import Linear
-from dualshield.attacks import collision, eot, nes, pgd
+from dualshield.attacks import collision, eot, linearised, nes, pgd
 from dualshield.attacks.judge import LOST_BY_SAVING, judged
 from dualshield.attacks.objective import flip_margin, join_margin
 from dualshield.attacks.result import AttackResult, Budget
@@ -90,6 +91,31 @@ def test_eot_beats_smoothing_and_the_papers_attack_is_warned_about(
     check(paper, photo, 30.0)
     assert pgd.NO_EOT in paper.warnings
     assert pgd.NO_EOT not in adaptive.warnings
+
+
+def test_the_linearised_hash_gives_the_shortest_evasion(photos: list[CanonicalImage]) -> None:
+    """PDQ is linear up to its median: what is found is within a little of a bound that no attack can beat."""
+    hash_ = get_hash("pdq")
+    photo = photos[1]
+    victim = Victim.plain(hash_, photo)
+    pixels = victim.start(photo)
+    # Each flipped bit moves its own margin to zero at least; gradients are orthonormal up to their length.
+    rows = np.outer(*(np.linalg.norm(f, axis=1) for f in (hash_.front_end.rows, hash_.front_end.cols)))
+    lengths = (rows * np.linalg.norm(hash_.front_end.colour)).ravel()[::-1]
+    margins = np.sort(np.abs(hash_.margins(pixels[None])[0].numpy()) / lengths)
+    bound = float(np.sqrt((margins[: hash_.max_distance + 1] ** 2).sum()))
+    assert not eot.attack(victim, photo, Budget(0.9 * bound), steps=20).success
+    result = eot.attack(victim, photo, Budget(1.5 * bound), steps=20)
+    assert result.success
+    assert result.l2 <= 1.5 * bound
+
+
+def test_linearising_a_network_again_where_it_led(toy_hash: PerceptualHash, photo: CanonicalImage) -> None:
+    victim = Victim.plain(toy_hash, photo)
+    pixels = victim.start(photo)
+    delta = linearised.flip(victim, pixels, 40.0, rounds=4)
+    assert float(delta.double().norm()) <= 40.0 * 1.001
+    assert int((toy_hash.code(pixels + delta) ^ victim.reference.code).sum()) > toy_hash.max_distance
 
 
 @pytest.mark.parametrize("mode", ["code", "bank", "paired"])

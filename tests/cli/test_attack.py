@@ -74,7 +74,7 @@ def test_redteam_and_its_resume(
     arguments = ("redteam", folder, "--method", "pgd", "--budget", 40, "--budget", 0.5, "--against", "original")
     assert run(*arguments, "--json") == 0
     rates = json.loads(capsys.readouterr().out)
-    assert [(rate["budget"], rate["success"]) for rate in rates] == [(40.0, 1.0), (0.5, 0.0)]
+    assert [(rate["budget"], rate["success"]) for rate in rates] == [(0.5, 0.0), (40.0, 1.0)]
     assert all(rate["images"] == 2 for rate in rates)
 
     def never(*_: object, **__: object) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
+from scipy.special import ndtr
 
-from dualshield.hardening.linear import Guess, _Problem, perturb, perturb_through
+from dualshield.hardening.linear import _Problem, cheapest_attack, perturb, perturb_through
 from dualshield.hardening.visibility import Budget, noticeable
 from dualshield.hashes import PerceptualHash, get_hash
 from dualshield.images import CanonicalImage
@@ -30,7 +32,7 @@ def test_margins_grow_within_the_budget(pdq: PerceptualHash, photos: list[Canoni
     for photo in photos[:2]:
         budget = Budget(1.0)
         threshold = noticeable(photo.pixels)
-        delta = perturb(photo.pixels, pdq, budget, threshold)
+        delta, _ = perturb(photo.pixels, pdq, budget, threshold)
         changed = (photo.pixels + delta).clamp(0, 1)
         assert (delta.abs() <= budget.peak * threshold + 1e-6).all()
         assert ssim(photo.pixels, changed) >= 1 - budget.ssim_loss
@@ -39,16 +41,35 @@ def test_margins_grow_within_the_budget(pdq: PerceptualHash, photos: list[Canoni
 
 
 def test_the_model_of_the_margins_is_the_hash(pdq: PerceptualHash, photos: list[CanonicalImage]) -> None:
-    """Expected flips by formula against flips under drawn noise, after the change that the formula speaks of."""
+    """Expected flips by formula against flips under drawn noise, before and after the change found with it."""
     pixels = photos[0].pixels * 0.5 + 0.25
     weight = noticeable(pixels).double().numpy() ** 2
-    problem = _Problem(pdq, pixels, weight)
-    change = torch.from_numpy(problem.solve(300.0, Guess())).float().expand(3, -1, -1)
-    before = problem.flips(problem.root[0] * 0, 1.5)
-    after = _Problem(pdq, pixels + change, weight)
-    assert before == pytest.approx(flips(pdq, pixels, 1.5), rel=0.1)
-    assert after.flips(after.root[0] * 0, 1.5) == pytest.approx(flips(pdq, pixels + change, 1.5), rel=0.1)
-    assert after.flips(after.root[0] * 0, 1.5) < before
+    luma, _ = _Problem(pdq, pixels, weight).solve(300.0)
+    change = torch.from_numpy(luma).float().expand(3, -1, -1)
+    for image in (pixels, pixels + change):
+        margins = _Problem(pdq, image, weight).margins[1]
+        assert float(ndtr(-margins / 1.5).sum()) == pytest.approx(flips(pdq, image, 1.5), rel=0.1)
+
+
+def test_the_cheapest_attack_is_enough_and_no_random_one_is_cheaper() -> None:
+    rng = np.random.default_rng(5)
+    margins = np.abs(rng.normal(size=64)) * 3
+    for sigma, wanted in ((0.3, 10.0), (1.5, 20.0)):
+        shifts = cheapest_attack(margins, sigma, wanted)
+        assert ndtr((shifts - margins) / sigma).sum() == pytest.approx(wanted, abs=1.0)
+        length = float(np.linalg.norm(shifts))
+        for _ in range(500):
+            other = np.where(rng.random(64) < 0.5, np.abs(rng.normal(size=64)), 0.0)
+            other = other * (0.97 * length / np.linalg.norm(other))
+            assert ndtr((other - margins) / sigma).sum() < wanted
+    assert not cheapest_attack(margins, 50.0, 20.0).any()
+
+
+def test_attacks_become_dearer(pdq: PerceptualHash, photos: list[CanonicalImage]) -> None:
+    pixels = photos[1].pixels
+    changed = (pixels + perturb_through(pixels, pdq, Budget())).clamp(0, 1)
+    ones = np.ones((512, 512))
+    assert _Problem(pdq, changed, ones).cost(1.0) > 1.8 * _Problem(pdq, pixels, ones).cost(1.0)
 
 
 def test_more_strength_more_margin(pdq: PerceptualHash, photos: list[CanonicalImage]) -> None:

@@ -12,11 +12,12 @@ from dualshield.attacks.result import AttackResult, Budget
 from dualshield.attacks.space import saved
 from dualshield.attacks.victim import Against, Victim
 from dualshield.errors import InputError
-from dualshield.hardening.harden import Hardener, deployed_config
+from dualshield.hardening.harden import Hardener
 from dualshield.hashes import get_hash
 from dualshield.images.canonical import CanonicalImage
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.noise import GaussianSource
+from dualshield.smoothing.profile import default_config
 
 # Decisions need no radius: a few votes where they agree, up to this many near the boundary, then abstention.
 DECISION_DRAWS = 1000
@@ -66,7 +67,7 @@ class Defence:
         self._matcher: SmoothedMatcher | None = None
         self._hardener: Hardener | None = None
         if against != "original":
-            config = replace(deployed_config(hash_name), target_radius=0.0, n=DECISION_DRAWS)
+            config = replace(default_config(hash_name), target_radius=0.0, n=DECISION_DRAWS)
             self._matcher = SmoothedMatcher(self.hash, config, device=device, source=source)
         if against == "ours":
             self._hardener = Hardener([hash_name], device=device, source=source)

@@ -6,8 +6,13 @@ import torch
 
 from dualshield.hashes.margins import relative
 
-SLACK_BITS = 6
-CONFIDENCE = 0.25
+# Evading: as little past the boundary as saving in 8 bits allows, every bit costs budget. Found on PDQ and NeuralHash:
+# six bits and a quarter of the typical margin needed up to a third more l2.
+SLACK_BITS = 2
+CONFIDENCE = 0.03
+# Colliding: nearly all bits have to come over and stay, also under noise.
+JOIN_SLACK_BITS = 6
+JOIN_CONFIDENCE = 0.25
 
 
 def flip_margin(margins: torch.Tensor, signs: torch.Tensor, flips: int) -> torch.Tensor:
@@ -33,5 +38,5 @@ def join_margin(margins: torch.Tensor, signs: torch.Tensor, max_distance: int) -
     ``max_distance`` bits may stay where they are; a few fewer are given up, to have some to spare.
     """
     agreement = (relative(margins) * signs).sort(-1).values
-    kept = agreement[..., max(0, max_distance - SLACK_BITS) :]
-    return (CONFIDENCE - kept).clamp_min(0).mean(-1)
+    kept = agreement[..., max(0, max_distance - JOIN_SLACK_BITS) :]
+    return (JOIN_CONFIDENCE - kept).clamp_min(0).mean(-1)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +14,28 @@ from dualshield.attacks.methods import Defence, get_attack
 from dualshield.attacks.result import Budget
 from dualshield.attacks.victim import Against
 from dualshield.errors import InputError, NothingToAttackError
-from dualshield.images import load_image
+from dualshield.images import CanonicalImage, load_image
 from dualshield.journal import Journal
 from dualshield.smoothing.noise import GaussianSource
 
-Cell = tuple[str, str, float]  # variant, method, budget
+Key = tuple[str, str, str, float]  # variant, file, method, budget
+Found = dict[Key, dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is attacked, and how."""
+    """What is attacked, and how.
+
+    With ``search`` the budgets are a scale on which each image's cost of evasion is found by bisection, as minimum-norm
+    attacks are judged: what succeeds within a budget succeeds within every larger one, and where an attack failed,
+    smaller budgets are taken to fail too.
+    """
 
     hash: str
     methods: tuple[str, ...] = ("pgd", "eot-pgd")
     budgets: tuple[float, ...] = (40.0, 90.0, 180.0)
     variants: tuple[Against, ...] = ("original", "smoothing", "ours")
+    search: bool = False
     seed: int = 2026
     device: str = "cpu"
 
@@ -38,6 +46,8 @@ class Plan:
             Budget(budget)
         if not (self.methods and self.budgets and self.variants):
             raise InputError("red team: give at least one method, one budget and one variant")
+        if list(self.budgets) != sorted(set(self.budgets)):
+            raise InputError("red team: give different budgets in ascending order")
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,7 @@ class Rate:
     budget: float
     images: int  # pairs that matched to begin with
     unmatched: int  # pairs that did not, and were not attacked
+    attacked: int  # less than the images where a search inferred the outcome
     success: float
     success_float: float
     abstained: float
@@ -66,49 +77,121 @@ def run(
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> list[Rate]:
     """Attack every file in every variant, method and budget; what the journal holds already is not repeated."""
-    record = Journal(journal, {**asdict(plan), "files": [file.name for file in files]}) if journal else None
-    found: dict[tuple[str, str, str, float], dict[str, Any]] = {}
+    names = [f"{file.parent.name}/{file.name}" for file in files]
+    if len(set(names)) < len(names):
+        raise InputError("red team: two of the files have the same folder and name; give each folder once")
+    record = Journal(journal, {**asdict(plan), "files": names}) if journal else None
+    found: Found = {}
     for entry in record.records() if record else ():
         if isinstance(entry, dict) and "key" in entry:
             found[tuple(entry["key"])] = entry["result"]
-    total = len(files) * len(plan.variants) * len(plan.methods) * len(plan.budgets)
+    total = len(files) * len(plan.variants) * len(plan.methods)
+    done = 0
     for variant in plan.variants:
-        defence: Defence | None = None
-        for file in files:
-            keys = [(variant, file.name, method, budget) for method in plan.methods for budget in plan.budgets]
-            missing = [key for key in keys if key not in found]
-            if not missing:
-                continue
-            if defence is None:
-                source = GaussianSource.from_seed(plan.seed).fork(variant)
-                defence = Defence(plan.hash, variant, device=plan.device, source=source)
-            for key, result in _attack(defence, file, missing, plan.seed):
-                found[key] = result
-                if record:
-                    record.append({"key": key, "result": result})
-                progress(f"{variant}, {key[2]} at {key[3]:g}", len(found), total)
+        lab = _Laboratory(plan, variant)
+        for file, name in zip(files, names, strict=True):
+            published: CanonicalImage | None = None
+            for method in plan.methods:
+                progress(f"{variant}, {method}, {name}", done, total)
+                outcomes = _Outcomes(plan, variant, name, method, found)
+                while (budget := outcomes.next_budget()) is not None:
+                    published = published or lab.defence.publish(load_image(file))
+                    key = (variant, name, method, budget)
+                    found[key] = lab.attack(published, method, budget)
+                    if record:
+                        record.append({"key": key, "result": found[key]})
+                outcomes.infer()
+                done += 1
+    progress("finished", total, total)
     return [
-        _rate((variant, method, budget), [found[variant, file.name, method, budget] for file in files])
+        _rate(variant, method, budget, [found[variant, name, method, budget] for name in names])
         for variant in plan.variants
         for method in plan.methods
         for budget in plan.budgets
     ]
 
 
-def _attack(
-    defence: Defence, file: Path, keys: Sequence[tuple[str, str, str, float]], seed: int
-) -> Iterator[tuple[tuple[str, str, str, float], dict[str, Any]]]:
-    published = defence.publish(load_image(file))
-    for key in keys:
-        victim = defence.victim(published)
-        attack = get_attack(key[2])
+class _Laboratory:
+    """One variant of the defence, set up when the first attack needs it."""
+
+    def __init__(self, plan: Plan, variant: Against) -> None:
+        self.plan = plan
+        self.variant = variant
+
+    @cached_property
+    def defence(self) -> Defence:
+        source = GaussianSource.from_seed(self.plan.seed).fork(self.variant)
+        return Defence(self.plan.hash, self.variant, device=self.plan.device, source=source)
+
+    def attack(self, published: CanonicalImage, method: str, budget: float) -> dict[str, Any]:
         try:
-            yield key, attack(victim, published, Budget(key[3]), seed=seed).to_dict()
+            victim = self.defence.victim(published)
+            return get_attack(method)(victim, published, Budget(budget), seed=self.plan.seed).to_dict()
         except NothingToAttackError:
-            yield key, {"unmatched": True}
+            return {"unmatched": True}
 
 
-def _rate(cell: Cell, results: list[dict[str, Any]]) -> Rate:
+@dataclass(frozen=True)
+class _Outcomes:
+    """One image under one attack: which budget is to be tried next."""
+
+    plan: Plan
+    variant: str
+    name: str
+    method: str
+    found: Found
+
+    def _at(self, budget: float) -> dict[str, Any] | None:
+        return self.found.get((self.variant, self.name, self.method, budget))
+
+    def next_budget(self) -> float | None:
+        """None when all is known."""
+        if not self.plan.search:
+            return next((b for b in self.plan.budgets if self._at(b) is None), None)
+        low, high = self._bracket()
+        middle = (low + high) // 2
+        return self.plan.budgets[middle] if low < high else None
+
+    def _bracket(self) -> tuple[int, int]:
+        """The least successful budget lies in ``[low, high]`` as indices, as far as is known."""
+        low, high = 0, len(self.plan.budgets)
+        while low < high:
+            middle = (low + high) // 2
+            outcome = self._at(self.plan.budgets[middle])
+            if outcome is None:
+                break
+            if "unmatched" in outcome:
+                return high, high
+            low, high = (low, middle) if outcome["success"] else (middle + 1, high)
+        return low, high
+
+    def infer(self) -> None:
+        """The budgets that a search left out: as the nearest smaller success, or the nearest larger failure."""
+        outcomes = [self._at(budget) for budget in self.plan.budgets]
+        for index, budget in enumerate(self.plan.budgets):
+            if outcomes[index] is not None:
+                continue
+            below = next((o for o in reversed(outcomes[:index]) if o and (o.get("success") or "unmatched" in o)), None)
+            above = next((o for o in outcomes[index:] if o), None)
+            nearest = below or above
+            assert nearest is not None
+            self.found[self.variant, self.name, self.method, budget] = {**nearest, "inferred": True}
+
+
+def cost_of_evasion(rates: Sequence[Rate]) -> float | None:
+    """The budget at which half of the images evade, between the rates of one curve; None if that is never reached."""
+    last: tuple[float, float] | None = None
+    for rate in rates:
+        if rate.success >= 0.5:
+            if last is None:
+                return rate.budget  # at most this
+            share = (0.5 - last[1]) / (rate.success - last[1])
+            return float(last[0] * (rate.budget / last[0]) ** share)
+        last = (rate.budget, rate.success)
+    return None
+
+
+def _rate(variant: str, method: str, budget: float, results: list[dict[str, Any]]) -> Rate:
     attacked = [result for result in results if "unmatched" not in result]
 
     def mean(name: str) -> float:
@@ -119,9 +202,12 @@ def _rate(cell: Cell, results: list[dict[str, Any]]) -> Rate:
         for warning in result["warnings"]:
             warnings[warning] = warnings.get(warning, 0) + 1
     return Rate(
-        *cell,
+        variant,
+        method,
+        budget,
         images=len(attacked),
         unmatched=len(results) - len(attacked),
+        attacked=sum("inferred" not in result for result in attacked),
         success=mean("success"),
         success_float=mean("success_float"),
         abstained=float(np.mean([r["decision"] == "abstain" for r in attacked])) if attacked else 0.0,

@@ -11,21 +11,25 @@ import click
 from rich.table import Table
 
 from dualshield.attacks.methods import METHODS
-from dualshield.attacks.redteam import Plan, run
+from dualshield.attacks.redteam import Plan, Rate, cost_of_evasion, run
 from dualshield.cli.options import hash_option, json_option
 from dualshield.cli.output import console, progress
 from dualshield.errors import InputError
 from dualshield.images import list_images
 
+COST_BUDGETS = (1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 90.0, 180.0)
 VARIANTS = ("original", "smoothing", "ours")
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--method", "methods", multiple=True, type=click.Choice(list(METHODS)), help="Repeat it.")
 @click.option("--budget", "budgets", multiple=True, type=float, help="Repeat it; by default 40, 90 and 180.")
 @click.option("--against", "variants", multiple=True, type=click.Choice(VARIANTS), help="Repeat it; by default all.")
-@click.option("--limit", type=int, help="Only the first images of the folder.")
+@click.option("--limit", type=int, help="Only the first images of each folder.")
+@click.option(
+    "--cost", is_flag=True, help="Find the cost of evasion by bisection over the budgets (by default 1 to 180)."
+)
 @click.option(
     "--journal",
     type=click.Path(path_type=Path),
@@ -35,8 +39,8 @@ VARIANTS = ("original", "smoothing", "ours")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
 @hash_option
 @json_option
-def redteam(folder: Path, hash_name: str, as_json: bool, **options: Any) -> None:
-    """Attack every image of FOLDER as published, and print success rates by variant, method and budget."""
+def redteam(folders: tuple[Path, ...], hash_name: str, as_json: bool, **options: Any) -> None:
+    """Attack every image of FOLDERS as published, and print success rates by variant, method and budget."""
     defaults = Plan(hash_name)
     if options["limit"] is not None and options["limit"] < 1:
         raise InputError(f"limit {options['limit']} is below 1")
@@ -45,12 +49,13 @@ def redteam(folder: Path, hash_name: str, as_json: bool, **options: Any) -> None
     plan = Plan(
         hash_name,
         options["methods"] or defaults.methods,
-        options["budgets"] or defaults.budgets,
+        tuple(sorted(set(options["budgets"]))) or (COST_BUDGETS if options["cost"] else defaults.budgets),
         options["variants"] or defaults.variants,
+        options["cost"],
         options["seed"],
         options["device"],
     )
-    files = list_images(folder)[: options["limit"]]
+    files = [file for folder in folders for file in list_images(folder)[: options["limit"]]]
     journal = options["journal"] or Path(f"redteam-{Path(hash_name).stem}.journal")
     with progress() as bar:
         task = bar.add_task("attacking", total=None)
@@ -78,7 +83,19 @@ def redteam(folder: Path, hash_name: str, as_json: bool, **options: Any) -> None
             f"{rate.seconds:.1f}",
         )
     console().print(table)
+    if options["cost"]:
+        for variant in plan.variants:
+            for method in plan.methods:
+                curve = [rate for rate in rates if (rate.variant, rate.method) == (variant, method)]
+                click.echo(f"cost of evasion, {variant}, {method}: {_cost(curve)}")
     warnings = {warning for rate in rates for warning in rate.warnings}
     for warning in sorted(warnings):
         click.echo(f"warning: {warning}")
     click.echo(f"{len(files)} images; finished attacks are in {click.format_filename(journal)}")
+
+
+def _cost(curve: list[Rate]) -> str:
+    cost = cost_of_evasion(curve)
+    if cost is None:
+        return f"above {curve[-1].budget:g} (less than half of the images evade)"
+    return f"{'at most ' if cost == curve[0].budget else ''}{cost:.2f}"

@@ -1,4 +1,4 @@
-"""Hardening a hash that is linear up to its median (PDQ), to the optimum and in a second.
+"""Hardening a hash that is linear up to its median (PDQ): the dearest attack for the least visible change.
 
 Its coefficients are ``c = L Y L^T`` of the luma Y, a bit is ``c_i > median``. Of all changes with the same effect on
 ``c``, the least visible one (smallest ``||delta / threshold||``) is ``threshold^2 * (L^T A L)`` with a 16 x 16 matrix
@@ -6,21 +6,23 @@ A. So half a million pixels reduce to 256 unknowns y with ``c = c_0 + R y`` and 
 ``R R^T = G`` is the effect of the threshold map on pairs of coefficients.
 
 Under noise of deviation sigma the bit i flips with probability ``Phi(-z_i / sigma)``, z_i its margin in units of
-its own noise. We look for the largest sigma at which the expected number of flips can be kept well below the
-matching distance within the budget: the radius grows in proportion to it, and bits that cost too much are left alone.
+its own noise, which is also the l2 that moving it costs an attacker. The best attacker is therefore known too: the
+shortest shift of the margins after which enough bits flip in expectation, a bit by itself once its price is given. We
+climb on the length of that shift, whose gradient is the shift itself: the more an attacker leans on a bit, the more
+hardening pays for it, and bits that cost too much are left alone. As bits compare with the median, they flip in pairs:
+half of them from each side.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.linalg import solve_triangular
-from scipy.optimize import minimize
 from scipy.special import ndtr
 
 from dualshield.hardening.carrier import Carrier
@@ -29,24 +31,33 @@ from dualshield.hashes.contract import PerceptualHash
 
 Floats = npt.NDArray[np.float64]
 
-# Expected flips, in matching distances: three deviations of their spread below it, the votes are unanimous.
-FLIPS = 0.66
+# The noise to harden against, largest first: the first at which attacks cost WORTH times as much. Less noise leaves
+# dearer attacks, more noise larger certificates; images that are too faint for it get less.
+SIGMAS = tuple(2.0 * 0.75**k for k in range(16))
+WORTH = 4.0
 ROUNDS = 4
-FULL_SEARCH, NEARBY_SEARCH = 9, 6
+CLIMBS = 80
+FIRST_CLIMB, LAST_CLIMB, MOMENTUM = 0.2, 0.004, 0.7  # steps in budgets
+SHIFTS = np.linspace(0.0, 1.0, 48)  # of a bit, up to well past its boundary
+PAST = 2.5
+HALVINGS = 26
 PEAK_TOLERANCE = 1.1  # what is left above the peak is cut off
-SQRT_2PI = float(np.sqrt(2 * np.pi))
 
 
 def perturb(
-    pixels: torch.Tensor, hash_: PerceptualHash, budget: Budget, threshold: torch.Tensor, guess: Guess | None = None
-) -> torch.Tensor:
-    """The perturbation ``(3, 512, 512)`` of canonical pixels, within the budget."""
-    guess = guess or Guess()
+    pixels: torch.Tensor,
+    hash_: PerceptualHash,
+    budget: Budget,
+    threshold: torch.Tensor,
+    sigmas: Sequence[float] = SIGMAS,
+) -> tuple[torch.Tensor, float]:
+    """The perturbation ``(3, 512, 512)`` of canonical pixels within the budget, and the noise it was made for."""
     weight = threshold.double().numpy().clip(1e-6) ** 2
     norm = budget.norm
     delta = torch.zeros_like(pixels)
     for _ in range(ROUNDS):
-        luma = _Problem(hash_, pixels, weight).solve(norm, guess)
+        luma, sigma = _Problem(hash_, pixels, weight).solve(norm, sigmas)
+        sigmas = (sigma,)
         # The same shift of all three colours: luma changes, hues do not.
         delta = torch.from_numpy(luma).float().expand(3, -1, -1)
         peaks = np.abs(luma) / (budget.peak * np.sqrt(weight))
@@ -60,25 +71,28 @@ def perturb(
     delta = delta.clamp(-limit, limit)
     while (shrink := budget.excess(pixels, (pixels + delta).clamp(0, 1))) < 1:
         delta = 0.99 * shrink * delta
-    return delta.contiguous()
+    return delta.contiguous(), sigma
 
 
-@dataclass
-class Guess:
-    """Where to look for sigma and for the (logarithmic) price; problems that differ little share it."""
-
-    sigmas: tuple[float, float] = (0.02, 50.0)
-    price: float | None = None
-    halvings: int = FULL_SEARCH
-
-    @property
-    def prices(self) -> tuple[float, float]:
-        return (-20.0, 4.0) if self.price is None or self.halvings == FULL_SEARCH else (self.price - 3, self.price + 3)
-
-    def learn(self, sigma: float) -> None:
-        """From now on look nearby."""
-        self.sigmas = (sigma / 1.5, sigma * 1.5)
-        self.halvings = NEARBY_SEARCH
+def cheapest_attack(margins: Floats, sigma: float, flips: float) -> Floats:
+    """The shortest non-negative shifts against the margins after which this many bits flip in expectation."""
+    shifts = SHIFTS[:, None] * (margins.clip(0) + PAST * sigma)
+    flipped = ndtr((shifts - margins) / sigma)
+    bits = np.arange(len(margins))
+    if flipped[0].sum() >= flips:
+        return np.zeros_like(margins)
+    squares = shifts**2
+    low, high = -14.0 - 2 * np.log(sigma), 6.0 - 2 * np.log(sigma)  # the logarithm of what a squared shift costs
+    for _ in range(HALVINGS):
+        price = (low + high) / 2
+        chosen = (flipped - np.exp(price) * squares).argmax(0)
+        if flipped[chosen, bits].sum() >= flips:
+            low = price
+        else:
+            high = price
+    chosen = (flipped - np.exp(low) * squares).argmax(0)
+    found: Floats = shifts[chosen, bits]
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +120,8 @@ class _Problem:
         return float(self.hash.front_end.colour.sum())
 
     @cached_property
-    def margins(self) -> tuple[Floats, Floats]:
-        """Slopes and values of the margins over y in units of their noise, turned so that positive is stable."""
+    def margins(self) -> tuple[Floats, Floats, Floats]:
+        """Slopes and values of the margins over y in units of their noise, positive is stable; their sides."""
         front_end = self.hash.front_end
         coefficients = front_end(self.pixels)[0].double().flatten().numpy()
         noise = np.outer(np.linalg.norm(front_end.rows, axis=1), np.linalg.norm(front_end.cols, axis=1)).ravel()
@@ -116,56 +130,49 @@ class _Problem:
         boundary = np.sort(coefficients)[middle - 1 : middle + 1].mean()
         side = np.where(coefficients > boundary, 1.0, -1.0)
         slopes = self.luma_gain * self.root * (side / noise)[:, None]
-        return slopes, side * (coefficients - boundary) / noise
+        return slopes, side * (coefficients - boundary) / noise, side
 
-    def flips(self, y: Floats, sigma: float) -> float:
-        """Expected number of flipped bits under noise."""
-        slopes, values = self.margins
-        return float(ndtr(-(values + slopes @ y) / sigma).sum())
+    def attack(self, y: Floats, sigma: float) -> Floats:
+        """The cheapest shifts of the margins that evade, half of the flips on each side of the median."""
+        slopes, values, side = self.margins
+        margins = values + slopes @ y
+        shifts = np.zeros_like(margins)
+        for half in (side > 0, side < 0):
+            shifts[half] = cheapest_attack(margins[half], sigma, (self.hash.max_distance + 1) / 2)
+        return shifts
 
-    def solve(self, norm: float, guess: Guess) -> Floats:
-        """The grey change ``(512, 512)`` of at most this visibility that bears the largest sigma."""
-        best = np.zeros(len(self.root))
-        allowed = FLIPS * self.hash.max_distance
-        low, high = guess.sigmas
-        for _ in range(guess.halvings):
-            sigma = float(np.sqrt(low * high))
-            y = self._fewest_flips(sigma, norm, best, guess)
-            if self.flips(y, sigma) <= allowed:
-                low, best = sigma, y
-            else:
-                high = sigma
-        if not best.any():
-            best = self._fewest_flips(low, norm, best, guess)
-        guess.learn(low)
+    def cost(self, sigma: float) -> float:
+        """The l2 of the cheapest attack on the pixels as they are."""
+        return float(np.linalg.norm(self.attack(np.zeros(len(self.root)), sigma)))
+
+    def solve(self, norm: float, sigmas: Sequence[float] = SIGMAS) -> tuple[Floats, float]:
+        """The grey change ``(512, 512)`` of at most this visibility that makes attacks dearest, and its noise."""
+        for sigma in sigmas:
+            best, cost = self._climb(norm, sigma)
+            if cost >= WORTH * sigma:
+                break
         weights = solve_triangular(self.root.T, best, lower=False)
         front_end = self.hash.front_end
         shape = (len(front_end.rows), len(front_end.cols))
         change: Floats = self.weight * (front_end.rows.T @ weights.reshape(shape) @ front_end.cols)
-        return change
+        return change, sigma
 
-    def _fewest_flips(self, sigma: float, norm: float, start: Floats, guess: Guess) -> Floats:
-        """Least expected flips with ``||y|| <= norm``, by the price of visibility that just exhausts the budget."""
-        slopes, values = self.margins
-
-        def priced(y: Floats, price: float) -> tuple[float, Floats]:
-            z = (values + slopes @ y) / sigma
-            density = np.exp(-z * z / 2) / SQRT_2PI
-            return float(ndtr(-z).sum() + price * (y @ y)), 2 * price * y - slopes.T @ density / sigma
-
-        y = start
-        low, high = guess.prices
-        for _ in range(guess.halvings):
-            middle = (low + high) / 2
-            options: dict[str, Any] = {"maxiter": 60}
-            y = minimize(priced, y, args=(float(np.exp(middle)),), jac=True, method="L-BFGS-B", options=options).x
-            if np.linalg.norm(y) > norm:
-                low = middle
-            else:
-                high = middle
-        guess.price = middle
-        length = float(np.linalg.norm(y))
-        return y * min(1.0, norm / length) if length else y
+    def _climb(self, norm: float, sigma: float) -> tuple[Floats, float]:
+        slopes, values, _ = self.margins
+        y = best = velocity = np.zeros(len(self.root))
+        dearest = -1.0
+        for step in np.geomspace(FIRST_CLIMB, LAST_CLIMB, CLIMBS) * norm:
+            shifts = self.attack(y, sigma)
+            cost = float(np.linalg.norm(shifts))
+            if cost > dearest:
+                best, dearest = y, cost
+            # An image that evades by itself is first pushed away from every boundary in reach of the noise.
+            lean = shifts if cost > 0 else np.exp(-(((values + slopes @ y) / sigma) ** 2) / 2)
+            gradient = slopes.T @ lean
+            velocity = MOMENTUM * velocity + (1 - MOMENTUM) * gradient / max(float(np.linalg.norm(gradient)), 1e-30)
+            y = y + step * velocity / max(float(np.linalg.norm(velocity)), 1e-30)
+            y = y * min(1.0, norm / max(float(np.linalg.norm(y)), 1e-30))
+        return best, dearest
 
 
 def perturb_through(
@@ -178,15 +185,13 @@ def perturb_through(
 ) -> torch.Tensor:
     """``perturb``, and once more with what the published file (``carrier``) makes of it; the better as published."""
     threshold = noticeable(pixels, opacity)
-    guess = Guess()
-    first = perturb(pixels, hash_, budget, threshold, guess)
+    first, sigma = perturb(pixels, hash_, budget, threshold)
     if carrier is None:
         return first
     published = carrier(first)
-    second = perturb((published - first).clamp(0, 1), hash_, budget, threshold, guess)
-    return min((first, published), (second, carrier(second)), key=lambda d: _flips(d[1], hash_, guess.sigmas[1]))[0]
+    second, _ = perturb((published - first).clamp(0, 1), hash_, budget, threshold, (sigma,))
+    return max((first, published), (second, carrier(second)), key=lambda d: _cost(d[1], hash_, sigma))[0]
 
 
-def _flips(pixels: torch.Tensor, hash_: PerceptualHash, sigma: float) -> float:
-    problem = _Problem(hash_, pixels, np.ones(pixels.shape[-2:]))
-    return problem.flips(np.zeros(hash_.bits), sigma)
+def _cost(pixels: torch.Tensor, hash_: PerceptualHash, sigma: float) -> float:
+    return _Problem(hash_, pixels, np.ones(pixels.shape[-2:])).cost(sigma)

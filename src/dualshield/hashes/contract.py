@@ -67,7 +67,12 @@ class PerceptualHash:
     @property
     def is_linear(self) -> bool:
         """Whether one grey front end and one common boundary are all there is (PDQ): hardening then has an optimum."""
-        return bool(getattr(self.network, "compares_with_median", False)) and self.front_end.shape[0] == 1
+        return self.is_balanced and self.front_end.shape[0] == 1
+
+    @property
+    def is_balanced(self) -> bool:
+        """Whether every code has as many ones as zeros, because bits compare with the median (PDQ)."""
+        return bool(getattr(self.network, "compares_with_median", False))
 
     @property
     def preferred_batch(self) -> int:

@@ -53,8 +53,9 @@ class AboveMedian(torch.nn.Module):
 
     def forward(self, coefficients: torch.Tensor) -> torch.Tensor:
         flat = coefficients.flatten(1).flip(1)
-        # torch.median returns the lower of the two middle values, as PDQ does.
-        return flat - flat.median(dim=1, keepdim=True).values
+        # torch.median returns the lower of the two middle values, as PDQ does. Gradients take it as given: it is one
+        # coefficient, another one as soon as that moves.
+        return flat - flat.median(dim=1, keepdim=True).values.detach()
 
 
 def load() -> PerceptualHash:

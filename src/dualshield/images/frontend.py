@@ -135,6 +135,11 @@ class FrontEnd:
         rows, cols, colour = (t.to(pixels.device, pixels.dtype) for t in self._core_tensors)
         return _apply(pixels, rows, cols, colour)
 
+    def lift(self, core: torch.Tensor) -> torch.Tensor:
+        """The shortest change of the pixels that changes the core by this much, and of the same length."""
+        rows, cols, colour = (t.to(core.device, core.dtype) for t in self._core_tensors)
+        return _apply(core, rows.T, cols.T, colour.T)
+
     def expansion(self) -> Expansion:
         """The rest of the way: ``expansion()(core(x)) = self(x)``."""
         rows, cols, colour = _float32(*(expand for expand, _ in self._split))

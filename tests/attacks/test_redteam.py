@@ -1,0 +1,110 @@
+"""The cost of evasion by bisection, and its inferences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dualshield.attacks import redteam
+from dualshield.attacks.redteam import Plan, Rate, cost_of_evasion
+from dualshield.errors import InputError, NothingToAttackError
+
+BUDGETS = (1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 90.0, 180.0)
+COSTS = {"a.png": 0.5, "b.png": 7.0, "c.png": 30.0, "d.png": 1000.0}
+
+
+@dataclass
+class FakeResult:
+    budget: float
+    success: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        numbers = {"l2": self.budget, "ssim": 0.9, "queries": 0, "seconds": 0.0, "warnings": []}
+        decision = "no_match" if self.success else "match"
+        return {**numbers, "success": self.success, "success_float": self.success, "decision": decision}
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
+    """Attacks whose outcome is known; images are their names."""
+    tries: list[tuple[str, float]] = []
+
+    class FakeDefence:
+        def __init__(self, *_: object, **__: object) -> None:
+            pass
+
+        def publish(self, image: str) -> str:
+            return image
+
+        def victim(self, image: str) -> str:
+            return image
+
+    def attack(victim: str, query: str, budget: Any, *, seed: int) -> FakeResult:
+        if victim == "unmatched.png":
+            raise NothingToAttackError("nothing to evade")
+        tries.append((victim, budget.l2))
+        return FakeResult(budget.l2, budget.l2 >= COSTS[victim])
+
+    monkeypatch.setattr(redteam, "Defence", FakeDefence)
+    monkeypatch.setattr(redteam, "load_image", lambda file: file.name)
+    monkeypatch.setattr(redteam, "get_attack", lambda name: attack)
+    return tries
+
+
+def curve(files: list[str], *, search: bool, journal: Path | None = None) -> list[Rate]:
+    plan = Plan("pdq", ("eot-pgd",), BUDGETS, ("original",), search)
+    return redteam.run(plan, [Path("photos") / name for name in files], journal)
+
+
+def test_a_search_gives_the_curve_of_all_budgets_with_fewer_attacks(tried: list[tuple[str, float]]) -> None:
+    complete = [rate.success for rate in curve(list(COSTS), search=False)]
+    assert len(tried) == len(COSTS) * len(BUDGETS)
+    tried.clear()
+    rates = curve(list(COSTS), search=True)
+    assert [rate.success for rate in rates] == complete == [0.25, 0.25, 0.25, 0.5, 0.5, 0.75, 0.75, 0.75]
+    assert len(tried) <= 4 * len(COSTS)
+    assert sum(rate.attacked for rate in rates) == len(tried)
+    assert all(rate.images == len(COSTS) for rate in rates)
+    # A success is carried upwards with the image it found.
+    assert rates[-1].l2 < 180
+
+
+def test_a_search_resumes_where_it_stopped(tried: list[tuple[str, float]], tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    rates = curve(list(COSTS), search=True, journal=journal)
+    lines = [line for line in journal.read_text().splitlines(keepends=True) if line.strip()]
+    journal.write_text("".join(lines[:-2]))
+    tried.clear()
+    assert curve(list(COSTS), search=True, journal=journal) == rates
+    assert len(tried) == 2
+
+
+def test_pairs_that_do_not_match_are_counted_apart(tried: list[tuple[str, float]]) -> None:
+    rates = curve(["b.png", "unmatched.png"], search=True)
+    assert all((rate.images, rate.unmatched) == (1, 1) for rate in rates)
+    assert {name for name, _ in tried} == {"b.png"}
+
+
+def test_the_same_file_twice_is_refused(tried: list[tuple[str, float]]) -> None:
+    with pytest.raises(InputError, match="same folder and name"):
+        curve(["a.png", "a.png"], search=True)
+
+
+def rate(budget: float, success: float) -> Rate:
+    return Rate("original", "pgd", budget, 1, 0, 1, success, success, 0.0, 0.0, 1.0, 0.0, 0.0, {})
+
+
+def test_the_cost_lies_where_half_of_the_images_evade() -> None:
+    assert cost_of_evasion([rate(1, 0.0), rate(4, 1.0)]) == pytest.approx(2.0)
+    assert cost_of_evasion([rate(1, 0.25), rate(4, 0.5)]) == pytest.approx(4.0)
+    assert cost_of_evasion([rate(1, 0.9), rate(4, 1.0)]) == 1.0
+    assert cost_of_evasion([rate(1, 0.0), rate(4, 0.4)]) is None
+
+
+def test_plans_are_checked() -> None:
+    for budgets in ((), (2.0, 1.0), (1.0, 1.0), (0.0,)):
+        with pytest.raises(InputError):
+            Plan("pdq", budgets=budgets)
