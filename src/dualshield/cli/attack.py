@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import click
-from PIL import Image
 
 from dualshield.attacks.methods import METHODS, Defence, get_attack
 from dualshield.attacks.result import AttackResult, Budget
@@ -16,7 +14,7 @@ from dualshield.cli.options import hash_option, json_option
 from dualshield.cli.output import progress
 from dualshield.errors import InputError
 from dualshield.files import write_atomically
-from dualshield.images import CanonicalImage, load_image
+from dualshield.images import load_image
 from dualshield.images.preview import preview_files
 from dualshield.smoothing.noise import GaussianSource
 
@@ -61,11 +59,11 @@ def attack(reference: str, query: str | None, hash_name: str, as_json: bool, **o
             seed=options["seed"],
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
-    data = _png(result.adversarial)
+    data = result.adversarial.to_png()
     if out is not None:
         write_atomically(out, data)
     if options["preview"] is not None:
-        write_atomically(options["preview"], preview_files(_png(start), data))
+        write_atomically(options["preview"], preview_files(start.to_png(), data))
     record = {
         "reference": reference,
         "query": query or reference,
@@ -75,12 +73,6 @@ def attack(reference: str, query: str | None, hash_name: str, as_json: bool, **o
         **result.to_dict(),
     }
     click.echo(json.dumps(record, indent=1) if as_json else _explain(result, hash_name, options["against"]))
-
-
-def _png(image: CanonicalImage) -> bytes:
-    file = BytesIO()
-    Image.fromarray(image.to_8bit()).save(file, "PNG")
-    return file.getvalue()
 
 
 def _explain(result: AttackResult, hash_name: str, against: str) -> str:

@@ -9,6 +9,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from dualshield.attacks.methods import Defence, get_attack
+from dualshield.attacks.result import Budget
+from dualshield.attacks.victim import Against
 from dualshield.cli.output import console, progress
 from dualshield.errors import InputError, MissingError
 from dualshield.files import write_atomically
@@ -23,6 +26,7 @@ from dualshield.transforms import Transform
 
 # Fewer draws for the network, so that the demo ends soon; its radii are capped a little lower for it.
 DEMO_HASHES = {"pdq": 5000, "neuralhash": 1000}
+ATTACK_BUDGET = 10.0
 VARIANTS = (Transform("jpeg", 60), Transform("brightness", 1.15), Transform("crop", 0.9))
 
 
@@ -37,7 +41,7 @@ VARIANTS = (Transform("jpeg", 60), Transform("brightness", 1.15), Transform("cro
     help="Where the pictures go.",
 )
 def demo(folder: Path) -> None:
-    """Show both shields on sample photos, for PDQ and NeuralHash."""
+    """Show both shields on sample photos, for PDQ and NeuralHash, and an attack that only a plain hash lets pass."""
     files = sample_photos()
     photos = [replace(load_image(file), name=file.stem) for file in files[:3]]
     out = console()
@@ -49,6 +53,8 @@ def demo(folder: Path) -> None:
             continue
         _match(out, hash_, photos, draws)
         _harden(out, name, files[0], draws, folder)
+        if hash_.is_light:
+            _attack(out, name, files[0], folder)
     out.print(
         "A plain hash decides by one distance, which an attacker moves at will. The smoothed matcher decides by a\n"
         "vote over noisy comparisons: inside the certified l2 radius (512x512x3 pixels in [0,1]) no attack whatsoever\n"
@@ -105,6 +111,28 @@ def _harden(out: Console, name: str, file: Path, draws: int, folder: Path) -> No
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _attack(out: Console, name: str, file: Path, folder: Path) -> None:
+    """The strongest attack we have, with the same budget against the plain hash and against both shields."""
+    verdicts = []
+    variants: tuple[Against, ...] = ("original", "ours")
+    for against in variants:
+        defence = Defence(name, against)
+        published = defence.publish(load_image(file))
+        result = get_attack("eot-pgd")(defence.victim(published), published, Budget(ATTACK_BUDGET))
+        verdicts.append((against, result))
+        picture = folder / f"attack-{name}-{against}.png"
+        write_atomically(picture, preview_files(published.to_png(), result.adversarial.to_png()))
+    for against, result in verdicts:
+        who = f"plain {name}" if against == "original" else f"DualShield ({name}, hardened and smoothed)"
+        fate = "evades" if result.success else "is caught by"
+        out.print(
+            f"adaptive attack of l2 {ATTACK_BUDGET:g}: {fate} {who}; SSIM {result.ssim:.3f}, {result.seconds:.1f} s",
+            highlight=False,
+            soft_wrap=True,
+        )
+    out.print()
 
 
 def _row(result: MatchResult, photo: str, plain_threshold: float) -> list[str]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from io import BytesIO
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from PIL import Image
 
 from dualshield.images import axes
 from dualshield.images.decode import DecodedImage, decode
@@ -36,6 +38,12 @@ class CanonicalImage:
         """``(512, 512, 3)`` uint8, rounded to nearest."""
         rounded = (self.pixels.clamp(0, 1) * 255).round().to(torch.uint8)
         return rounded.permute(1, 2, 0).contiguous().numpy()
+
+    def to_png(self) -> bytes:
+        """A PNG file of the 8-bit image."""
+        file = BytesIO()
+        Image.fromarray(self.to_8bit()).save(file, "PNG")
+        return file.getvalue()
 
 
 def canonicalise(image: DecodedImage) -> CanonicalImage:

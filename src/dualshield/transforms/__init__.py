@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from dualshield.transforms.paper import LOWEST_INTENSITY, PAPER_TRANSFORMS, Transform, parse
+from dualshield.transforms.transform import EXTRA_TRANSFORMS, LOWEST_INTENSITY, PAPER_TRANSFORMS, Transform, parse
 
-__all__ = ["LOWEST_INTENSITY", "PAPER_TRANSFORMS", "Transform", "parse"]
+__all__ = ["EXTRA_TRANSFORMS", "LOWEST_INTENSITY", "PAPER_TRANSFORMS", "Transform", "parse"]

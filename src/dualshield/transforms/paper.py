@@ -1,14 +1,8 @@
-"""The transformations of the paper's evaluation, on canonical images (3, 512, 512) in [0,1].
-
-Each maps such a tensor to one of the same shape and clips the result to [0,1]. Rotation keeps the canvas,
-so the corners it empties are black.
-"""
+"""The transformations of the paper's evaluation. Rotation keeps the canvas, so the corners it empties are black."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from io import BytesIO
 
 import numpy as np
@@ -17,6 +11,7 @@ import torch.nn.functional as F
 from PIL import Image
 
 from dualshield.errors import InputError
+from dualshield.transforms.family import Family
 
 # ITU-R 601 luma as in PIL and torchvision, whose adjust_contrast blends with its mean.
 _LUMA = (0.2989, 0.587, 0.114)
@@ -80,54 +75,17 @@ def _rotation(pixels: torch.Tensor, degrees: float, _seed: int) -> torch.Tensor:
     return F.grid_sample(pixels[None], grid, mode="bilinear", padding_mode="zeros", align_corners=False)[0]
 
 
-@dataclass(frozen=True)
-class _Family:
-    apply: Callable[[torch.Tensor, float, int], torch.Tensor]
-    lowest: float
-    highest: float
-    step: int = 0  # levels are whole numbers, this far apart from `lowest`; 0 for any real number
-
-
-_FAMILIES = {
-    "jpeg": _Family(_jpeg, 1, 100, step=1),
-    "brightness": _Family(_brightness, 0, 10),
-    "contrast": _Family(_contrast, 0, 10),
-    "crop": _Family(_crop, 0.05, 1),
-    "blur": _Family(_blur, 1, 99, step=2),
-    "noise": _Family(_noise, 0, 1),
-    "rotation": _Family(_rotation, -180, 180),
+FAMILIES = {
+    "jpeg": Family(_jpeg, 1, 100, step=1),
+    "brightness": Family(_brightness, 0, 10),
+    "contrast": Family(_contrast, 0, 10),
+    "crop": Family(_crop, 0.05, 1),
+    "blur": Family(_blur, 1, 99, step=2),
+    "noise": Family(_noise, 0, 1),
+    "rotation": Family(_rotation, -180, 180),
 }
 
-
-@dataclass(frozen=True)
-class Transform:
-    """One family at one level; only noise depends on the seed."""
-
-    family: str
-    level: float
-
-    def __post_init__(self) -> None:
-        if self.family not in _FAMILIES:
-            raise InputError(f"unknown transform family {self.family!r}; use one of {', '.join(_FAMILIES)}")
-        family = _FAMILIES[self.family]
-        fits = family.lowest <= self.level <= family.highest
-        if not fits or (family.step and (self.level - family.lowest) % family.step):
-            kind = {0: "a number", 1: "a whole number", 2: "an odd number"}[family.step]
-            allowed = f"{kind} in [{family.lowest:g}, {family.highest:g}]"
-            raise InputError(f"{self.family} level {self.level} is out of range; give {allowed}")
-
-    @property
-    def name(self) -> str:
-        return f"{self.family}-{self.level:.12g}"
-
-    def __call__(self, pixels: torch.Tensor, *, seed: int = 0) -> torch.Tensor:
-        if pixels.ndim != 3 or pixels.shape[0] != 3 or not pixels.is_floating_point():
-            found = f"{pixels.dtype} {tuple(pixels.shape)}"
-            raise InputError(f"{self.name} got {found}; give one float image (3, height, width)")
-        return _FAMILIES[self.family].apply(pixels, self.level, seed).clamp(0, 1)
-
-
-_PAPER_LEVELS: dict[str, tuple[float, ...]] = {
+LEVELS: dict[str, tuple[float, ...]] = {
     "jpeg": (95, 80, 60, 40),
     "brightness": (0.70, 0.85, 1.15, 1.30),
     "contrast": (0.70, 0.85, 1.15, 1.30),
@@ -136,25 +94,5 @@ _PAPER_LEVELS: dict[str, tuple[float, ...]] = {
     "noise": (0.01, 0.02, 0.04),
     "rotation": (2, 5, 10),
 }
-_MILDEST = {"jpeg-95", "brightness-0.85", "brightness-1.15", "contrast-0.85", "contrast-1.15"}
-_MILDEST |= {"crop-0.9", "blur-3", "noise-0.01", "rotation-2"}
-
-PAPER_TRANSFORMS = tuple(Transform(family, level) for family, levels in _PAPER_LEVELS.items() for level in levels)
-LOWEST_INTENSITY = tuple(transform for transform in PAPER_TRANSFORMS if transform.name in _MILDEST)
-
-
-def parse(name: str) -> Transform:
-    """The paper's transform of that name; the level may be written out, as in "crop-0.90"."""
-    family, _, level = name.strip().lower().partition("-")
-    for transform in PAPER_TRANSFORMS:
-        if transform.family == family and _number(level) == transform.level:
-            return transform
-    known = ", ".join(transform.name for transform in PAPER_TRANSFORMS)
-    raise InputError(f"unknown transform {name!r}; known are {known}")
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
+MILDEST = {"jpeg-95", "brightness-0.85", "brightness-1.15", "contrast-0.85", "contrast-1.15"}
+MILDEST |= {"crop-0.9", "blur-3", "noise-0.01", "rotation-2"}
