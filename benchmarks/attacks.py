@@ -55,7 +55,7 @@ def main() -> None:
         passes, whole = bare(), attack()
         ratios.append(whole / passes)
         print(
-            f"{options.hash}: {options.steps} steps of {pgd.RESTARTS} restarts {whole:.2f} s, bare passes {passes:.2f} s"
+            f"{options.hash}: {options.steps} steps, {pgd.RESTARTS} restarts {whole:.2f} s, bare passes {passes:.2f} s"
         )
     print(f"pgd costs {np.median(ratios):.2f} of its bare forward and backward passes (asked: at most {REQUIRED})")
 
