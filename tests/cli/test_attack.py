@@ -87,14 +87,46 @@ def test_redteam_and_its_resume(
     assert "other settings" in complaint(capsys)
 
 
-def test_redteam_bad_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_redteam_collides_with_the_next_image(
+    photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in photo_files[1:3]:
+        shutil.copy(file, tmp_path)
+    arguments = ("--method", "collision", "--budget", 180, "--against", "original", "--journal", tmp_path / "journal")
+    assert run("redteam", tmp_path, *arguments, "--json") == 0
+    (rate,) = json.loads(capsys.readouterr().out)
+    assert (rate["images"], rate["unmatched"]) == (2, 0)
+    assert rate["success"] == 1.0
+
+
+def test_redteam_transforms(photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copy(photo_files[1], tmp_path)
+    arguments = ("redteam", tmp_path, "--transforms", "--against", "original", "--against", "smoothing")
+    assert run(*arguments, "--json") == 0
+    rates = {(rate["variant"], rate["transform"]): rate for rate in json.loads(capsys.readouterr().out)}
+    assert len(rates) == 2 * (24 + 8)
+    for variant in ("original", "smoothing"):
+        assert rates[variant, "jpeg-95"]["success"] == 0
+        assert rates[variant, "flip-1"]["success"] == 1
+        assert rates[variant, "jpeg-95"]["paper"]
+        assert not rates[variant, "flip-1"]["paper"]
+    assert run(*arguments) == 0
+    assert "flip-1 (extra)" in capsys.readouterr().out
+
+
+def test_redteam_bad_usage(photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
+    folder = tmp_path / "one"
+    folder.mkdir()
+    shutil.copy(photo_files[1], folder)
     for arguments, message in (
         ((tmp_path / "empty",), "holds no images"),
         ((tmp_path / "missing",), "no such folder"),
         ((tmp_path / "empty", "--budget", 0), "budget"),
         ((tmp_path / "empty", "--limit", 0), "limit"),
-        ((tmp_path / "empty", "--method", "collision"), "second image"),
+        ((folder, "--method", "collision"), "second image"),
+        ((folder, "--method", "collision", "--cost"), "collisions without"),
+        ((folder, "--transforms", "--budget", 40), "neither methods nor budgets"),
     ):
         assert run("redteam", *arguments) == 2, arguments
         assert message in complaint(capsys), arguments

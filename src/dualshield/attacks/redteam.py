@@ -24,7 +24,7 @@ Found = dict[Key, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is attacked, and how.
+    """What is attacked, and how. Evasions start at the published image, collisions at the next image of the list.
 
     With ``search`` the budgets are a scale on which each image's cost of evasion is found by bisection, as minimum-norm
     attacks are judged: what succeeds within a budget succeeds within every larger one, and where an attack failed,
@@ -46,6 +46,8 @@ class Plan:
             Budget(budget)
         if not (self.methods and self.budgets and self.variants):
             raise InputError("red team: give at least one method, one budget and one variant")
+        if "collision" in self.methods and self.search:
+            raise InputError("red team: the cost is that of evasion; run collisions without the search")
         if list(self.budgets) != sorted(set(self.budgets)):
             raise InputError("red team: give different budgets in ascending order")
 
@@ -77,6 +79,8 @@ def run(
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> list[Rate]:
     """Attack every file in every variant, method and budget; what the journal holds already is not repeated."""
+    if "collision" in plan.methods and len(files) < 2:
+        raise InputError("red team: a collision needs a second image")
     names = [f"{file.parent.name}/{file.name}" for file in files]
     if len(set(names)) < len(names):
         raise InputError("red team: two of the files have the same folder and name; give each folder once")
@@ -89,7 +93,7 @@ def run(
     done = 0
     for variant in plan.variants:
         lab = _Laboratory(plan, variant)
-        for file, name in zip(files, names, strict=True):
+        for index, (file, name) in enumerate(zip(files, names, strict=True)):
             published: CanonicalImage | None = None
             for method in plan.methods:
                 progress(f"{variant}, {method}, {name}", done, total)
@@ -97,7 +101,8 @@ def run(
                 while (budget := outcomes.next_budget()) is not None:
                     published = published or lab.defence.publish(load_image(file))
                     key = (variant, name, method, budget)
-                    found[key] = lab.attack(published, method, budget)
+                    query = load_image(files[(index + 1) % len(files)]) if method == "collision" else published
+                    found[key] = lab.attack(published, query, method, budget)
                     if record:
                         record.append({"key": key, "result": found[key]})
                 outcomes.infer()
@@ -123,10 +128,10 @@ class _Laboratory:
         source = GaussianSource.from_seed(self.plan.seed).fork(self.variant)
         return Defence(self.plan.hash, self.variant, device=self.plan.device, source=source)
 
-    def attack(self, published: CanonicalImage, method: str, budget: float) -> dict[str, Any]:
+    def attack(self, published: CanonicalImage, query: CanonicalImage, method: str, budget: float) -> dict[str, Any]:
         try:
             victim = self.defence.victim(published)
-            return get_attack(method)(victim, published, Budget(budget), seed=self.plan.seed).to_dict()
+            return get_attack(method)(victim, query, Budget(budget), seed=self.plan.seed).to_dict()
         except NothingToAttackError:
             return {"unmatched": True}
 

@@ -10,8 +10,10 @@ from typing import Any
 import click
 from rich.table import Table
 
+from dualshield.attacks import transformations
 from dualshield.attacks.methods import METHODS
 from dualshield.attacks.redteam import Plan, Rate, cost_of_evasion, run
+from dualshield.attacks.transformations import TransformRate
 from dualshield.cli.options import hash_option, json_option
 from dualshield.cli.output import console, progress
 from dualshield.errors import InputError
@@ -35,6 +37,7 @@ VARIANTS = ("original", "smoothing", "ours")
     type=click.Path(path_type=Path),
     help="Finished attacks are kept here, and not repeated.  [default: redteam-HASH.journal]",
 )
+@click.option("--transforms", "only_transforms", is_flag=True, help="Transformations instead of attacks.")
 @click.option("--seed", default=2026, show_default=True)
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
 @hash_option
@@ -44,8 +47,6 @@ def redteam(folders: tuple[Path, ...], hash_name: str, as_json: bool, **options:
     defaults = Plan(hash_name)
     if options["limit"] is not None and options["limit"] < 1:
         raise InputError(f"limit {options['limit']} is below 1")
-    if "collision" in options["methods"]:
-        raise InputError("redteam runs evasions; a collision needs a second image: use dualshield attack")
     plan = Plan(
         hash_name,
         options["methods"] or defaults.methods,
@@ -56,6 +57,11 @@ def redteam(folders: tuple[Path, ...], hash_name: str, as_json: bool, **options:
         options["device"],
     )
     files = [file for folder in folders for file in list_images(folder)[: options["limit"]]]
+    if options["only_transforms"]:
+        if options["methods"] or options["budgets"] or options["cost"]:
+            raise InputError("--transforms has neither methods nor budgets")
+        _transforms(plan, files, as_json)
+        return
     journal = options["journal"] or Path(f"redteam-{Path(hash_name).stem}.journal")
     with progress() as bar:
         task = bar.add_task("attacking", total=None)
@@ -92,6 +98,31 @@ def redteam(folders: tuple[Path, ...], hash_name: str, as_json: bool, **options:
     for warning in sorted(warnings):
         click.echo(f"warning: {warning}")
     click.echo(f"{len(files)} images; finished attacks are in {click.format_filename(journal)}")
+
+
+def _transforms(plan: Plan, files: list[Path], as_json: bool) -> None:
+    with progress() as bar:
+        task = bar.add_task("transforming", total=None)
+        rates = transformations.run(
+            plan.hash,
+            files,
+            plan.variants,
+            seed=plan.seed,
+            device=plan.device,
+            progress=lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
+        )
+    if as_json:
+        click.echo(json.dumps([asdict(rate) for rate in rates], indent=1))
+        return
+    table = Table("transformation", *(f"evades {variant}" for variant in plan.variants), "SSIM")
+    by_name: dict[str, list[TransformRate]] = {}
+    for rate in rates:
+        by_name.setdefault(rate.transform, []).append(rate)
+    for name, found in by_name.items():
+        label = name if found[0].paper else f"{name} (extra)"
+        table.add_row(label, *(f"{rate.success:.1%}" for rate in found), f"{found[0].ssim:.3f}")
+    console().print(table)
+    click.echo(f"{len(files)} images; abstentions count as evasions")
 
 
 def _cost(curve: list[Rate]) -> str:
