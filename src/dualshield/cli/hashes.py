@@ -19,7 +19,13 @@ def hashes(as_json: bool) -> None:
     states = list_hashes()
     if as_json:
         rows = [
-            {"hash": s.name, "ready": s.ready, "detail": s.detail, **(s.hash.describe() if s.hash else {})}
+            {
+                "hash": s.name,
+                "ready": s.ready,
+                "state": s.state,
+                "detail": s.detail,
+                **(s.hash.describe() if s.hash else {}),
+            }
             for s in states
         ]
         click.echo(json.dumps(rows, indent=1))
@@ -28,7 +34,7 @@ def hashes(as_json: bool) -> None:
     for s in states:
         if s.hash is not None:
             row = s.hash.describe()
-            table.add_row(s.name, "ready", str(row["bits"]), row["input"], f"{row['threshold']:g}", s.detail)
+            table.add_row(s.name, s.state, str(row["bits"]), row["input"], f"{row['threshold']:g}", s.detail)
         else:
-            table.add_row(s.name, "missing", "", "", "", s.detail)
+            table.add_row(s.name, s.state, "", "", "", s.detail)
     console().print(table)
