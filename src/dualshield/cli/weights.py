@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
 from dualshield.cli.options import json_option
-from dualshield.cli.output import console, progress
+from dualshield.cli.output import progress
 from dualshield.errors import ExitCode
 from dualshield.hashes.weights import StoredWeights, WeightState, fetch, folder, import_file, states, verify
 
@@ -31,19 +30,14 @@ def list_(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([_row(state) for state in found], indent=1))
         return
-    table = Table("weights", "hash", "state", "MB", "licence", "file and where to get it")
     for state in found:
         weight = state.weight
-        origin = weight.address or "not published"
-        table.add_row(
-            weight.name,
-            weight.hash,
-            _word(state),
-            "" if weight.megabytes is None else str(weight.megabytes),
-            weight.licence,
-            f"{weight.file}: {origin}" + (f" ({weight.note})" if weight.note else ""),
-        )
-    console().print(table)
+        size = "" if weight.megabytes is None else f", {weight.megabytes} MB"
+        # No table: it would cut or break addresses that are there to be copied.
+        click.echo(f"{weight.name}  [{_word(state)}]  for hash {weight.hash}{size}, licence: {weight.licence}")
+        click.echo(f"    {weight.file}  {weight.address or 'not published'}")
+        if weight.note:
+            click.echo(f"    {weight.note}")
     click.echo(
         "Import a file: dualshield weights import WEIGHTS FILE; with internet, where the address is a file: "
         "dualshield weights fetch WEIGHTS"

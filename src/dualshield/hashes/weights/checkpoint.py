@@ -103,15 +103,17 @@ def weights_error(hash_name: str, file: Path | str, why: str) -> WeightsError:
 
 
 def _unpickle(path: Path, wrong: Any) -> Any:
-    archive = zipfile.is_zipfile(path)
+    try:
+        with path.open("rb"):
+            archive = zipfile.is_zipfile(path)
+    except OSError as error:
+        raise wrong(f"cannot be read ({error.strerror or error})") from error
     if archive:
         _check_archive(path, wrong)
     try:
         # Older checkpoints keep the training script's arguments beside the weights: a bag of values, no code.
         with torch.serialization.safe_globals([argparse.Namespace]):
             return torch.load(path, map_location="cpu", weights_only=True, mmap=archive)
-    except OSError as error:
-        raise wrong(f"cannot be read ({error.strerror or error})") from error
     except Exception as error:  # damaged data raises almost anything
         named = re.search(r"GLOBAL ([\w.]+)|Unsupported (?:class|global):? ([\w.]+)", str(error))
         if named:

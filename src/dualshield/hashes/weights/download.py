@@ -54,6 +54,7 @@ def download(address: str, target: Path, limit: int, progress: Progress | None =
                     if progress is not None:
                         progress(done, total)
     except HTTPError as error:
+        error.close()
         raise DownloadError(f"{urlsplit(address).netloc} answers {error.code} {error.reason}") from error
     except URLError as error:
         raise DownloadError(f"cannot reach {urlsplit(address).netloc} ({error.reason})") from error
