@@ -309,7 +309,7 @@ PROJECTIONS: list[tuple[dict[str, Any], str, str]] = [
     ({"matrix": "three.npy"}, "", "does not run"),
     ({"matrix": "nan.npy"}, "matrix", "finite numbers"),
     ({"matrix": "huge.npy"}, "matrix", "finite numbers"),
-    ({"matrix": "text.npy"}, "matrix", "finite numbers"),
+    ({"matrix": "text.npy"}, "matrix", "array of numbers"),
     ({"matrix": "objects.npy"}, "matrix", "allow_pickle=False"),
     ({"matrix": "several.npz"}, "matrix", "not a .npy array"),
     ({"matrix": "garbage.npy"}, "matrix", "not a .npy array"),

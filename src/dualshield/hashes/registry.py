@@ -21,6 +21,12 @@ ENTRY_POINT_GROUP = "dualshield.hashes"
 BUILT_IN = {
     "pdq": "dualshield.hashes.pdq",
     "neuralhash": "dualshield.hashes.neuralhash",
+    "dinohash": "dualshield.hashes.dinohash",
+    "dinohash-512": "dualshield.hashes.dinohash:load_512",
+    "hybridhash": "dualshield.hashes.hybridhash",
+    "simdino": "dualshield.hashes.simdino",
+    "simdino-v2": "dualshield.hashes.simdino:load_v2",
+    "vit2hash": "dualshield.hashes.vit2hash",
 }
 DEFAULT_HASH = "pdq"
 State = Literal["ready", "needs weights", "missing", "broken"]
