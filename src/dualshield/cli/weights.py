@@ -10,6 +10,7 @@ import click
 
 from dualshield.cli.options import json_option
 from dualshield.cli.output import progress
+from dualshield.cli.weights_fit import fit
 from dualshield.errors import ExitCode
 from dualshield.hashes.weights import StoredWeights, WeightState, fetch, folder, import_file, states, verify
 
@@ -20,6 +21,9 @@ def weights() -> None:
 
     They are kept in one folder ('dualshield weights path', or wherever DUALSHIELD_WEIGHTS says), with their sha256.
     """
+
+
+weights.add_command(fit)
 
 
 @weights.command("list")
