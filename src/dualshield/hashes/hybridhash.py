@@ -10,6 +10,7 @@ class get near codes. The number of bits (16, 32, 48 or 64) is that of the check
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -17,11 +18,13 @@ from torch import nn
 from dualshield.hashes.contract import PerceptualHash
 from dualshield.hashes.nest import Level, NestShape, WholeImageAttention
 from dualshield.hashes.vit_checkpoints import unfilled
+from dualshield.hashes.weights.catalogue import WeightFile
 from dualshield.hashes.weights.checkpoint import load_strict, read_state, weights_error
 from dualshield.hashes.weights.store import find
 from dualshield.images.frontend import IMAGENET_MEAN, IMAGENET_STD, FrontEnd
 
 NAME = "hybridhash"
+SHAPE = NestShape()
 RESIZED = 256
 # Made by some versions of the authors' code, used by none.
 UNUSED = ("FcLayer.",)
@@ -70,19 +73,21 @@ class HybridHash(nn.Module):
         return self.hashlayer_train(x)  # type: ignore[no-any-return]
 
 
-SHAPE = NestShape()
-
-
-def build(state: Mapping[str, torch.Tensor], file: str = "the checkpoint", shape: NestShape = SHAPE) -> HybridHash:
+def build(state: Mapping[str, torch.Tensor], file: str = "the checkpoint") -> HybridHash:
     """The network with the weights of the authors' state_dict."""
     weight = state.get("hashlayer_train.conv2.weight", torch.empty(0))
     if weight.ndim != 4 or not weight.shape[0]:
         raise weights_error(
             NAME, file, "not the weights of this model; wrong or missing key: hashlayer_train.conv2.weight"
         )
-    net = unfilled(HybridHash, shape, weight.shape[0])
+    net = unfilled(HybridHash, SHAPE, weight.shape[0])
     load_strict(net, state, NAME, file, ignore=UNUSED)
     return net
+
+
+def check(weight: WeightFile, path: Path) -> None:
+    """Refuse a file that is not this network."""
+    build(read_state(path, weight.hash), path.name)
 
 
 def load() -> PerceptualHash:

@@ -115,15 +115,15 @@ def find_backbone(name: str) -> StoredWeights:
     return find(f"{name}-vitb", f"{name}-vitl")
 
 
-def build(state: Mapping[str, torch.Tensor], name: str, file: str, depths: Mapping[int, int] = DEPTHS) -> ViT:
+def build(state: Mapping[str, torch.Tensor], name: str, file: str) -> ViT:
     """The network in a training checkpoint; its size and whether it has registers are told from the shapes.
 
     v1 is the plain transformer of DINO; v2 is DINOv2's, which has LayerScale and was trained with or without registers.
     """
     backbone = backbone_of(state)
     token = backbone.get("cls_token", torch.empty(0))
-    if token.shape[-1] not in depths:
-        expected = " or ".join(str(width) for width in depths)
+    if token.shape[-1] not in DEPTHS:
+        expected = " or ".join(str(width) for width in DEPTHS)
         found = f"shape {tuple(token.shape)}" if token.numel() else "none"
         raise weights_error(
             name, file, f"expected backbone.cls_token of width {expected} in its entry teacher, found {found}"
@@ -131,7 +131,7 @@ def build(state: Mapping[str, torch.Tensor], name: str, file: str, depths: Mappi
     second = name == "simdino-v2"
     registers = backbone["register_tokens"].shape[1] if second and _has_registers(backbone) else 0
     width = token.shape[-1]
-    shape = ViTShape(width, depths[width], PATCH, SIDE, registers=registers, layer_scale=second)
+    shape = ViTShape(width, DEPTHS[width], PATCH, SIDE, registers=registers, layer_scale=second)
     return build_vit(shape, backbone, name, file, ignore=UNUSED if second else ())
 
 

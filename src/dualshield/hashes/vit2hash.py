@@ -9,6 +9,7 @@ network; none of them takes part in the hash. The number of bits is that of the 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -16,6 +17,7 @@ from torch import nn
 from dualshield.hashes.contract import PerceptualHash
 from dualshield.hashes.vit import ViT, ViTShape
 from dualshield.hashes.vit_checkpoints import Named, google_names, unfilled
+from dualshield.hashes.weights.catalogue import WeightFile
 from dualshield.hashes.weights.checkpoint import load_strict, read_state, weights_error
 from dualshield.hashes.weights.store import find
 from dualshield.images.frontend import FrontEnd
@@ -37,16 +39,21 @@ class ViT2Hash(nn.Module):
         return self.encoder(self.vit(images))  # type: ignore[no-any-return]
 
 
-def build(state: Mapping[str, torch.Tensor], file: str = "the checkpoint", shape: ViTShape = SHAPE) -> ViT2Hash:
+def build(state: Mapping[str, torch.Tensor], file: str = "the checkpoint") -> ViT2Hash:
     """The network with the weights of the authors' full state_dict."""
     weight = state.get("encoder.weight", torch.empty(0))
     if weight.ndim != 2 or not weight.shape[0]:
         raise weights_error(NAME, file, "not the weights of this model; wrong or missing key: encoder.weight")
-    net = unfilled(ViT2Hash, shape, weight.shape[0])
+    net = unfilled(ViT2Hash, SHAPE, weight.shape[0])
     encoder = {f"encoder.{key}": value for key, value in net.encoder.state_dict().items()}
     names = Named({**google_names(net.vit, "vit.transformer."), **encoder})
     load_strict(names, state, NAME, file, ignore=UNUSED)
     return net
+
+
+def check(weight: WeightFile, path: Path) -> None:
+    """Refuse a file that is not this network."""
+    build(read_state(path, weight.hash), path.name)
 
 
 def load() -> PerceptualHash:
