@@ -24,9 +24,13 @@ BUILT_IN = {
     "dinohash": "dualshield.hashes.dinohash",
     "dinohash-512": "dualshield.hashes.dinohash:load_512",
     "hybridhash": "dualshield.hashes.hybridhash",
+    "sscd": "dualshield.hashes.sscd",
+    "sscd-large": "dualshield.hashes.sscd:load_large",
     "simdino": "dualshield.hashes.simdino",
     "simdino-v2": "dualshield.hashes.simdino:load_v2",
     "vit2hash": "dualshield.hashes.vit2hash",
+    "c-pdna": "dualshield.hashes.c_pdna",
+    "c-pdq": "dualshield.hashes.c_pdq",
 }
 DEFAULT_HASH = "pdq"
 State = Literal["ready", "needs weights", "missing", "broken"]
