@@ -96,7 +96,7 @@ class Variant:
             raise weights_error(self.name, path, f"expected {expected}, got shape {tuple(means.shape)}")
         return means.reshape(-1)
 
-    def from_onnx(self, path: Path) -> nn.Module:
+    def from_onnx(self, path: Path) -> Exported:
         """The network of an ONNX file: normalised image to ``bits`` margins."""
         model = OnnxModule(path)
         sides = (3, self.shape.side, self.shape.side)
