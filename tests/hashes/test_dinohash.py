@@ -13,7 +13,8 @@ import torch
 
 from dualshield.errors import CardError, DualShieldError, MissingWeightsError, WeightsError
 from dualshield.hashes import PerceptualHash, dinohash, get_hash
-from dualshield.hashes.dinohash import BASE, SMALL, Components, Variant
+from dualshield.hashes.dinohash import BASE, SMALL, Components, Exported, Variant
+from dualshield.hashes.onnx import OnnxModule
 from dualshield.hashes.vit import ViTShape
 from dualshield.hashes.vit_checkpoints import resized_positions
 from dualshield.smoothing.engines import make_engine
@@ -89,7 +90,7 @@ def test_onnx_is_the_state_with_aliased_positions(dynamic: bool, tmp_path: Path)
     session = ort.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     expected = np.concatenate([session.run(None, {"input": image.numpy()})[0] for image in x[:, None]])
     with torch.no_grad():
-        found = TINY.from_onnx(file)(x)
+        found = Exported(OnnxModule(file))(x)
         np.testing.assert_allclose(found.numpy(), expected, atol=1e-4)
         rows, means = projection()
         vit = TINY.vit(tiny_state(), "synthetic.pth")
@@ -97,7 +98,7 @@ def test_onnx_is_the_state_with_aliased_positions(dynamic: bool, tmp_path: Path)
         vit.pos_embed.copy_(resized_positions(tiny_state()["pos_embed"], 4, antialias=False))
         torch.testing.assert_close(Components(vit, rows[:96], means)(x), found, atol=1e-4, rtol=0)
     assert float((smooth - found).abs().max()) > 0.05
-    assert TINY.from_onnx(file).model.batched
+    assert OnnxModule(file).batched
 
 
 def test_bits_are_the_first_components_in_order() -> None:

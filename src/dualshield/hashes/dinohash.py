@@ -48,7 +48,7 @@ class Variant:
         weights = {model.weight.file: model.sha256}
         network: nn.Module
         if model.weight.name.endswith("-onnx"):
-            network, origin = self.from_onnx(model.path), "the authors' ONNX file"
+            network, origin = Exported(OnnxModule(model.path)), "the authors' ONNX file"
         else:
             pca, means = find(f"{self.name}-pca"), find(f"{self.name}-means")
             weights |= {part.weight.file: part.sha256 for part in (pca, means)}
@@ -68,7 +68,7 @@ class Variant:
     def check(self, kind: str, path: Path) -> None:
         """Read a file as what it is to be imported as."""
         if kind == "onnx":
-            self.from_onnx(path)
+            self.check_onnx(path)
         elif kind == "state":
             self.vit(read_state(path, self.name), path.name)
         elif kind == "pca":
@@ -96,8 +96,8 @@ class Variant:
             raise weights_error(self.name, path, f"expected {expected}, got shape {tuple(means.shape)}")
         return means.reshape(-1)
 
-    def from_onnx(self, path: Path) -> Exported:
-        """The network of an ONNX file: normalised image to ``bits`` margins."""
+    def check_onnx(self, path: Path) -> None:
+        """An ONNX file has to turn a normalised image into ``bits`` margins."""
         model = OnnxModule(path)
         sides = (3, self.shape.side, self.shape.side)
         if model.input_shape[1:] != sides:
@@ -106,7 +106,6 @@ class Variant:
             found = tuple(model(torch.zeros(1, *sides)).shape)
         if found != (1, self.bits):
             raise weights_error(self.name, path, f"gives {found} for one image, expected {(1, self.bits)}")
-        return Exported(model)
 
 
 class Components(nn.Module):
