@@ -270,5 +270,7 @@ def test_fit_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[s
         for wrong in (("weights", "fit", "pdq", "--images", tmp_path), (*fit, tmp_path, "--seed", -1)):
             assert run(*wrong) == 2
             complaint(capsys)
+        assert run("weights", "list") == 0
+        assert "dualshield weights fit simdino-v2 --images DIR" in capsys.readouterr().out
         # What was fitted before is still there.
         assert get_hash("simdino").bits == 8

@@ -39,7 +39,7 @@ def list_(as_json: bool) -> None:
         size = "" if weight.megabytes is None else f", {weight.megabytes} MB"
         # No table: it would cut or break addresses that are there to be copied.
         click.echo(f"{weight.name}  [{_word(state)}]  for hash {weight.hash}{size}, licence: {weight.licence}")
-        click.echo(f"    {weight.file}  {weight.address or 'not published'}")
+        click.echo(f"    {weight.file}  {weight.address or weight.command or 'not published'}")
         if weight.note:
             click.echo(f"    {weight.note}")
     click.echo(
