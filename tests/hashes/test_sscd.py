@@ -118,7 +118,7 @@ class TestSscdLargeSyntheticTorchScript(HashContract):
         variants = tiny_variants()
         net = sscd_net(variants["sscd-large"])
         with tempfile.TemporaryDirectory() as folder:
-            return imported("sscd-large", "sscd-large", Path(folder), save_traced(net), variants)
+            return imported("sscd-large", "sscd-large", Path(folder), save_traced(net), variants, side=96)
 
 
 # -- the real sizes --------------------------------------------------------------------------------
@@ -232,9 +232,9 @@ def rewritten(source: Path, target: Path, change: Callable[[str, bytes], bytes |
     return target
 
 
-@pytest.fixture
-def archive(tmp_path: Path) -> Path:
-    file = tmp_path / "good.pt"
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("archive") / "good.pt"
     save_traced(sscd_net(tiny_variants()["sscd"]))(file)
     return file
 
