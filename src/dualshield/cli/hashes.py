@@ -9,7 +9,8 @@ from rich.table import Table
 
 from dualshield.cli.options import json_option
 from dualshield.cli.output import console
-from dualshield.hashes import list_hashes
+from dualshield.hashes import HashState, list_hashes
+from dualshield.hashes.weights import CATALOGUE
 
 
 @click.command()
@@ -36,5 +37,15 @@ def hashes(as_json: bool) -> None:
             row = s.hash.describe()
             table.add_row(s.name, s.state, str(row["bits"]), row["input"], f"{row['threshold']:g}", s.detail)
         else:
-            table.add_row(s.name, s.state, "", "", "", s.detail)
+            table.add_row(s.name, s.state, "", "", "", _what_to_do(s))
     console().print(table)
+
+
+def _what_to_do(state: HashState) -> str:
+    """In one or two lines; the whole story is in the JSON, and in the error when the hash is used."""
+    names = [weight.name for weight in CATALOGUE.values() if weight.hash == state.name and not weight.command]
+    if state.state != "needs weights" or not names:
+        return state.detail
+    return (
+        f"import {' or '.join(names)}: dualshield weights import NAME FILE; 'dualshield weights list' says from where"
+    )
