@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import click
 from rich.table import Table
@@ -10,7 +11,6 @@ from rich.table import Table
 from dualshield.cli.options import json_option
 from dualshield.cli.output import console
 from dualshield.hashes import HashState, list_hashes
-from dualshield.hashes.weights import CATALOGUE
 
 
 @click.command()
@@ -43,9 +43,8 @@ def hashes(as_json: bool) -> None:
 
 def _what_to_do(state: HashState) -> str:
     """In one or two lines; the whole story is in the JSON, and in the error when the hash is used."""
-    names = [weight.name for weight in CATALOGUE.values() if weight.hash == state.name and not weight.command]
+    names = re.findall(r"dualshield weights import (\S+) FILE", state.detail)
     if state.state != "needs weights" or not names:
         return state.detail
-    return (
-        f"import {' or '.join(names)}: dualshield weights import NAME FILE; 'dualshield weights list' says from where"
-    )
+    which = " or ".join(names)
+    return f"{which}: 'dualshield weights list' says where to get it, then dualshield weights import NAME FILE"
