@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -30,16 +29,12 @@ class Linear(torch.nn.Module):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def engine_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Converted models of the tests stay out of the user's cache."""
-    folder = tmp_path_factory.mktemp("cache")
-    before = os.environ.get("DUALSHIELD_CACHE")
-    os.environ["DUALSHIELD_CACHE"] = str(folder)
-    yield folder
-    if before is None:
-        del os.environ["DUALSHIELD_CACHE"]
-    else:
-        os.environ["DUALSHIELD_CACHE"] = before
+def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Converted models of the tests stay out of the user's cache, and the user's weights out of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("DUALSHIELD_CACHE", "DUALSHIELD_WEIGHTS"):
+            patch.setenv(name, str(tmp_path_factory.mktemp(name.lower())))
+        yield
 
 
 @pytest.fixture(scope="session")

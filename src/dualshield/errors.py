@@ -5,6 +5,7 @@
     │   ├── ImageError             2      a file that cannot become a canonical image
     │   ├── CodeError              2      a hash code that does not fit the hash
     │   ├── CardError              2      a hash card (YAML) or the model it names is wrong
+    │   ├── WeightsError           2      a checkpoint that is not what it was given as
     │   └── NothingToAttackError   2      a pair that is already decided as an attack would have it
     └── MissingError               3      something that has to be installed or downloaded first
         ├── MissingWeightsError    3
@@ -47,6 +48,10 @@ class CodeError(InputError):
 
 class CardError(InputError):
     """A hash card with a missing, unknown or impossible field."""
+
+
+class WeightsError(InputError):
+    """A checkpoint that is damaged, unsafe, or of another model."""
 
 
 class NothingToAttackError(InputError):

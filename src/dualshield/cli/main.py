@@ -19,6 +19,8 @@ from dualshield.cli.hash import hash_images
 from dualshield.cli.hashes import hashes
 from dualshield.cli.match import match
 from dualshield.cli.redteam import redteam
+from dualshield.cli.verify import verify
+from dualshield.cli.weights import weights
 from dualshield.errors import DualShieldError, ExitCode
 
 INTERRUPTED = 130
@@ -59,7 +61,7 @@ def cli(verbose: bool) -> None:
     logger.handlers[:] = [ErrorOutput()]
 
 
-for command in (hashes, hash_images, match, harden, attack, redteam, calibrate, demo):
+for command in (hashes, hash_images, match, harden, attack, redteam, calibrate, verify, weights, demo):
     cli.add_command(command)
 
 

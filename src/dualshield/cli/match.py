@@ -30,6 +30,7 @@ CODE_PREFIX = "code:"
 @click.argument("reference", metavar="REF")
 @click.argument("query", metavar="QUERY")
 @hash_option
+@click.option("--rule", metavar="hamming|native", default="hamming", help="By bits, or as the hash's authors do.")
 @click.option("--profile", type=click.Path(path_type=Path), help="A profile written by 'dualshield calibrate'.")
 @click.option("--paper", is_flag=True, help="The paper's parameters: sigma 0.1, paired clipped noise, threshold 0.2.")
 @click.option("--reference-mode", metavar="code|bank|paired", help="What each vote compares with.")
@@ -51,7 +52,7 @@ def match(reference: str, query: str, hash_name: str, as_json: bool, **options: 
     REF is an image, or a bare code of the plain hash written code:HEX.
     """
     bare = reference.startswith(CODE_PREFIX)
-    hash_ = get_hash(hash_name)
+    hash_ = get_hash(hash_name).with_rule(options["rule"])
     config = _config(hash_, hash_name, options, bare)
     image = load_image(query)
     matcher = SmoothedMatcher(
@@ -83,6 +84,11 @@ def _config(hash_: PerceptualHash, hash_name: str, options: dict[str, Any], bare
         )
     if options["paper"]:
         config = replace(PAPER, reference_mode="code") if bare else PAPER
+    elif hash_.rule == "native":
+        # What a profile was calibrated for is a threshold on bits, and the collisions there.
+        config = MatcherConfig(sigma=UNCALIBRATED_SIGMA)
+        if options["sigma"] is None:
+            logger.warning("the native rule of %s is not calibrated: sigma %g", hash_name, UNCALIBRATED_SIGMA)
     elif profile is None:
         config = MatcherConfig(sigma=UNCALIBRATED_SIGMA)
         if options["sigma"] is None:

@@ -47,8 +47,10 @@ def explain(result: MatchResult) -> str:
         f"  plain {result.hash} distance  {result.distance:.3f}",
     ]
     side = {"match": " for a match", "no_match": " against a match"}.get(result.decision.value, "")
-    rule = f"(a vote matches within a bit error rate of {result.threshold:.3g})"
-    lines.append(f"  votes                {result.votes} of {result.draws}{side} {rule}")
+    rule = f"within a bit error rate of {result.threshold:.3g}"
+    if result.rule == "native":
+        rule = f"below a native distance of {result.threshold:g}"
+    lines.append(f"  votes                {result.votes} of {result.draws}{side} (a vote matches {rule})")
     if result.decision == "abstain":
         lines.append("  certificate          none: the votes do not prove a decision at this radius and alpha")
     else:

@@ -33,6 +33,7 @@ import torch
 from torch import nn
 
 from dualshield.errors import CardError, InputError
+from dualshield.hashes.arrays import read_numbers
 from dualshield.hashes.card_fields import Card, card_error, is_finite, read_yaml, reason, shown
 from dualshield.hashes.contract import DEFAULT_THRESHOLD, PerceptualHash
 from dualshield.images.axes import Filter
@@ -168,12 +169,9 @@ def _read_array(spec: Card, field: str) -> torch.Tensor:
     path = spec.path(field)
     try:
         with path.open("rb") as file:
-            array = np.lib.format.read_array(file, allow_pickle=False)
-        # By way of native float64: torch knows neither other byte orders nor long doubles.
-        numbers = array.astype(np.float64) if array.dtype.kind in "fiu" else np.array(np.nan)
+            tensor = read_numbers(file)
     except Exception as error:  # a damaged header raises almost anything
         raise spec.wrong(field, f"{path.name} is not a .npy array of numbers ({reason(error)})") from error
-    tensor = torch.tensor(numbers, dtype=torch.float32)
     if not torch.isfinite(tensor).all():
         raise spec.wrong(field, f"{path.name} does not hold finite numbers")
     return tensor

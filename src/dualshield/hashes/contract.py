@@ -4,18 +4,24 @@
 
 Two codes match when their bit error rate is at most the threshold. That is the whole contract: a hash is a
 value of this one class, and a new hash is a function that returns one (see CONTRIBUTING).
+
+Where the authors of a hash compare something else than bits, it may carry their rule too (native.py);
+``with_rule("native")`` is the same hash deciding by it, with their values in place of bits as codes.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 
 from dualshield.errors import InputError
+from dualshield.hashes.native import NativeRule
 from dualshield.images.frontend import FrontEnd
+
+RuleName = Literal["hamming", "native"]
 
 DEFAULT_THRESHOLD = 0.2
 NETWORK_BATCH = 4
@@ -39,6 +45,8 @@ class PerceptualHash:
     lowpass: int | None = None
     about: str = ""
     weights: dict[str, str] = field(default_factory=dict)  # file name -> sha256 of what was loaded
+    native: NativeRule | None = None
+    rule: RuleName = "hamming"
 
     def __post_init__(self) -> None:
         if self.bits < 1:
@@ -89,11 +97,38 @@ class PerceptualHash:
     @torch.no_grad()
     def code(self, pixels: torch.Tensor) -> torch.Tensor:
         """The plain hash of one canonical image ``(3, 512, 512)``: a bool vector of length ``bits``."""
-        return self.margins(pixels[None].to(self.device))[0].cpu() > 0
+        return self.encode(self.margins(pixels[None].to(self.device))[0]).cpu()
+
+    def encode(self, margins: torch.Tensor) -> torch.Tensor:
+        """What the rule compares: bits, or the values of the native rule."""
+        return margins > 0 if self._native is None else self._native.values(margins)
+
+    def distances(self, code: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        """How far codes are apart, in differing bits or as the native rule has it; broadcasts over batches."""
+        return (code ^ other).sum(-1) if self._native is None else self._native.distance(code, other)
 
     def matches(self, code: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         """The base matcher M_f (paper, Eq. base-matcher) on codes; broadcasts over batches."""
-        return (code ^ other).sum(-1) <= self.max_distance
+        if self._native is not None:
+            return self._native.matches(code, other)
+        return self.distances(code, other) <= self.max_distance
+
+    @property
+    def boundary(self) -> float:
+        """The distance between those that match and those that do not."""
+        return self.max_distance + 0.5 if self._native is None else self._native.limit
+
+    @property
+    def _native(self) -> NativeRule | None:
+        return self.native if self.rule == "native" else None
+
+    def with_rule(self, rule: str) -> PerceptualHash:
+        """The same hash deciding by its bits (``hamming``) or as its authors do (``native``)."""
+        if rule not in get_args(RuleName):
+            raise InputError(f"unknown rule {rule!r}: use one of {', '.join(get_args(RuleName))}")
+        if rule == "native" and self.native is None:
+            raise InputError(f"hash {self.name} has no rule of its own beside the bit error rate; use --rule hamming")
+        return replace(self, rule=rule)  # type: ignore[arg-type]
 
     def with_lowpass(self, lowpass: int | None) -> PerceptualHash:
         """The same hash behind an m x m low-pass of the canonical image; None leaves it as it is."""

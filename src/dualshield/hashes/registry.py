@@ -11,13 +11,29 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import Literal
 
-from dualshield.errors import DualShieldError, InputError, MissingError
+from dualshield.errors import DualShieldError, InputError, MissingError, MissingWeightsError
 from dualshield.hashes.contract import PerceptualHash
 
 ENTRY_POINT_GROUP = "dualshield.hashes"
-BUILT_IN = {"pdq": "dualshield.hashes.pdq", "neuralhash": "dualshield.hashes.neuralhash"}
+# The module, whose function load makes the hash, or module:function.
+BUILT_IN = {
+    "pdq": "dualshield.hashes.pdq",
+    "neuralhash": "dualshield.hashes.neuralhash",
+    "dinohash": "dualshield.hashes.dinohash",
+    "dinohash-512": "dualshield.hashes.dinohash:load_512",
+    "hybridhash": "dualshield.hashes.hybridhash",
+    "sscd": "dualshield.hashes.sscd",
+    "sscd-large": "dualshield.hashes.sscd:load_large",
+    "simdino": "dualshield.hashes.simdino",
+    "simdino-v2": "dualshield.hashes.simdino:load_v2",
+    "vit2hash": "dualshield.hashes.vit2hash",
+    "c-pdna": "dualshield.hashes.c_pdna",
+    "c-pdq": "dualshield.hashes.c_pdq",
+}
 DEFAULT_HASH = "pdq"
+State = Literal["ready", "needs weights", "missing", "broken"]
 CARD_SUFFIXES = (".yaml", ".yml")
 
 
@@ -26,9 +42,14 @@ class HashState:
     """One line of a listing: whether a hash can be used, and if not what to do."""
 
     name: str
-    ready: bool
+    state: State
     detail: str
     hash: PerceptualHash | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can be used as it is."""
+        return self.state == "ready"
 
 
 def hash_names() -> list[str]:
@@ -52,17 +73,20 @@ def list_hashes() -> list[HashState]:
     for name in hash_names():
         try:
             hash_ = get_hash(name)
-            states.append(HashState(name, True, hash_.about, hash_))
+            states.append(HashState(name, "ready", hash_.about, hash_))
+        except MissingWeightsError as error:
+            states.append(HashState(name, "needs weights", str(error)))
         except MissingError as error:
-            states.append(HashState(name, False, str(error)))
+            states.append(HashState(name, "missing", str(error)))
         except DualShieldError as error:
-            states.append(HashState(name, False, f"broken: {error}"))
+            states.append(HashState(name, "broken", f"broken: {error}"))
     return states
 
 
 def _loader(name: str) -> Callable[[], PerceptualHash]:
     if name in BUILT_IN:
-        loader: Callable[[], PerceptualHash] = importlib.import_module(BUILT_IN[name]).load
+        module, _, function = BUILT_IN[name].partition(":")
+        loader: Callable[[], PerceptualHash] = getattr(importlib.import_module(module), function or "load")
         return loader
     for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
         return lambda: _load_plugin(name, point)

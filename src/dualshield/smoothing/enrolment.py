@@ -27,7 +27,7 @@ def consensus_draws(hash_: PerceptualHash, bank_size: int) -> int:
 
 
 def draw_bank(sampler: Sampler, pixels: torch.Tensor, sigma: float, size: int, source: GaussianSource) -> torch.Tensor:
-    """``size`` noisy codes of the reference; ``(size, bits)`` bool."""
+    """``size`` noisy codes of the reference."""
     return torch.cat(list(sampler.codes(pixels, sigma, size, source)))
 
 
@@ -42,9 +42,9 @@ def expected_radius(
     half = len(bank) // 2
     against = majority(bank) if mode == "code" else bank[:half]
     queries = bank if mode == "code" else bank[half : 2 * half]
-    distances = (queries ^ against).sum(-1).float()
+    distances = hash_.distances(queries, against).float()
     spread = float(distances.std()) + 1e-3
-    probability = float(ndtr((hash_.max_distance + 0.5 - float(distances.mean())) / spread))
+    probability = float(ndtr((hash_.boundary - float(distances.mean())) / spread))
     return certified_radius(clopper_pearson_lower(int(probability * n), n, alpha), sigma)
 
 

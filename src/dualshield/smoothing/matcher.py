@@ -40,8 +40,9 @@ class MatchResult:
     hash: str
     hash_version: str
     decision: Decision
-    distance: float  # bit error rate of the plain hashes: no noise, no low-pass
-    threshold: float
+    rule: str
+    distance: float  # of the plain hashes, no noise, no low-pass: their bit error rate, or as the native rule has it
+    threshold: float  # a bit error rate, or the limit of the native rule
     votes: int
     draws: int
     p_lower: float
@@ -114,6 +115,8 @@ class SmoothedMatcher:
 
     def enroll_code(self, code: torch.Tensor, name: str = "code") -> Reference:
         """A bare code from an external hash list: no image is needed."""
+        if self.hash.rule == "native":
+            raise InputError(f"the native rule of {self.hash.name} does not compare bits: it needs a reference image")
         if self.config.reference_mode != "code":
             raise InputError(f"reference mode {self.config.reference_mode} needs a reference image, not a bare code")
         if self.config.sigma == "auto":
@@ -125,6 +128,11 @@ class SmoothedMatcher:
     def plain_code(self, image: CanonicalImage) -> torch.Tensor:
         """What the hash says without any shield."""
         return self.plain_hash.code(image.pixels)
+
+    def _distance(self, code: torch.Tensor, other: torch.Tensor) -> float:
+        if self.hash.rule == "hamming":
+            return bit_error_rate(code, other)
+        return float(self.hash.distances(code, other))
 
     # -- queries -----------------------------------------------------------------------------------
 
@@ -140,8 +148,9 @@ class SmoothedMatcher:
             hash=self.hash.name,
             hash_version=self.hash.version,
             decision=certificate.decision,
-            distance=bit_error_rate(reference.plain, self.plain_code(query)),
-            threshold=self.hash.threshold,
+            rule=self.hash.rule,
+            distance=self._distance(reference.plain, self.plain_code(query)),
+            threshold=self.hash.threshold if self.hash.rule == "hamming" else self.hash.boundary,
             votes=certificate.votes,
             draws=certificate.draws,
             p_lower=certificate.p_lower,

@@ -37,10 +37,10 @@ class OpenVinoEngine:
         self.batch_size = batch_size
         self._shape = (self.batch_size, *hash_.front_end.core_shape)
         runtime = ov.Core()
-        file = cache_file(hash_, ov.__version__)
+        file = cache_file(hash_, ov.__version__, batch_size)
         cached = _read_cached(runtime, file)
         if (cached is None or not self._compile(runtime, cached, hash_)) and not self._compile(
-            runtime, _convert(ov, hash_, file), hash_
+            runtime, _convert(ov, hash_, file, batch_size), hash_
         ):
             raise InputError(f"hash {hash_.name}: OpenVINO does not reproduce it; use --engine torch")
 
@@ -110,7 +110,6 @@ def _prepend(model: Any, expansion: Expansion, shape: tuple[int, ...]) -> None:
     from openvino import opset13 as ops
 
     rows, cols, colour, offset = (ops.constant(t.numpy()) for t in expansion.buffers())
-    model.reshape([shape[0], *expansion(torch.zeros(1, *shape[1:])).shape[1:]])
     cores = ops.parameter(list(shape), np.float32, name="core")
     mixed = ops.einsum([colour, cores], "ck,bkhw->bchw")
     image = ops.matmul(ops.matmul(rows, mixed, False, False), cols, False, True)
@@ -130,13 +129,14 @@ def _read_cached(runtime: Any, file: Path) -> Any:
         return None
 
 
-def _convert(ov: Any, hash_: PerceptualHash, file: Path) -> Any:
-    shape = hash_.front_end.shape
+def _convert(ov: Any, hash_: PerceptualHash, file: Path, batch_size: int) -> Any:
+    # For this batch size and no other: an ONNX graph may have its sizes written into it while it is traced.
+    shape = (batch_size, *hash_.front_end.shape)
     network = hash_.network.to("cpu")
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # tracing warns about shapes, which are fixed here
         try:
-            model = ov.convert_model(network, example_input=torch.zeros(1, *shape), input=[(-1, *shape)])
+            model = ov.convert_model(network, example_input=torch.zeros(shape), input=[shape])
         except Exception as error:
             reason = str(error).strip().splitlines()[-1].strip(" -")[:200]
             raise InputError(f"hash {hash_.name}: OpenVINO cannot convert it ({reason}); use --engine torch") from error
@@ -152,7 +152,7 @@ def _convert(ov: Any, hash_: PerceptualHash, file: Path) -> Any:
     return model
 
 
-def cache_file(hash_: PerceptualHash, ov_version: str) -> Path:
+def cache_file(hash_: PerceptualHash, ov_version: str, batch_size: int) -> Path:
     """Where the converted network is kept; the name covers everything that determines it."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     home = os.environ.get("DUALSHIELD_CACHE") or Path(cache) / "dualshield"
@@ -160,7 +160,7 @@ def cache_file(hash_: PerceptualHash, ov_version: str) -> Path:
     for part in (
         hash_.name,
         hash_.version,
-        str(hash_.front_end.shape),
+        str((batch_size, *hash_.front_end.shape)),
         repr(hash_.network),
         str(sorted(hash_.weights.items())),  # tells two ONNX graphs with equal tensors apart
         torch.__version__,

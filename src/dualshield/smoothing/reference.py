@@ -4,7 +4,9 @@ The guarantee holds for any distribution of the reference code that does not dep
 
 * ``paired``: hash of the reference under fresh noise, for every vote (the paper);
 * ``bank``: a uniformly drawn entry of K noisy codes computed once; the image is never hashed again;
-* ``code``: one fixed code, the bitwise majority of such a bank or a bare code from an external list.
+* ``code``: one fixed code, the consensus of such a bank or a bare code from an external list.
+
+Codes are bits, or the values of a hash's native rule.
 """
 
 from __future__ import annotations
@@ -27,9 +29,9 @@ class Reference:
 
     name: str
     sigma: float
-    plain: torch.Tensor  # (bits,) bool: the unprotected hash, shown as the distance, never voted with
-    code: torch.Tensor  # (bits,) bool: what mode `code` votes with
-    bank: torch.Tensor | None = None  # (K, bits) bool
+    plain: torch.Tensor  # the unprotected hash, shown as the distance, never voted with
+    code: torch.Tensor  # what mode `code` votes with
+    bank: torch.Tensor | None = None  # K codes
     pixels: torch.Tensor | None = None  # canonical, only where votes need the image itself
 
     @property
@@ -62,5 +64,5 @@ class Reference:
 
 
 def majority(bank: torch.Tensor) -> torch.Tensor:
-    """The bitwise majority of a bank ``(K, bits)``; K is odd, so there are no ties."""
-    return bank.sum(0) * 2 > len(bank)
+    """The bitwise majority of a bank ``(K, bits)``, or the median of values; K is odd, so there are no ties."""
+    return bank.sum(0) * 2 > len(bank) if bank.dtype == torch.bool else bank.median(0).values

@@ -39,9 +39,9 @@ class Sampler:
         *,
         batch: int | None = None,
     ) -> Iterator[torch.Tensor]:
-        """Batches of bool codes ``(b, bits)``, ``draws`` in all; the consumer may stop at any time."""
+        """Batches of codes ``(b, ...)``, ``draws`` in all; the consumer may stop at any time."""
         for margins in self.engine.run(self._cores(pixels, sigma, draws, source, batch)):
-            yield (margins > 0).cpu()
+            yield self.hash.encode(margins).cpu()
 
     @torch.inference_mode()
     def _cores(

@@ -84,6 +84,11 @@ def _cast(node: Node, x: Tensor) -> Tensor:
     return x.to(DTYPES[code])
 
 
+@operator("CastLike")
+def _cast_like(node: Node, x: Tensor, like: Tensor) -> Tensor:
+    return x.to(like.dtype)
+
+
 @operator("Dropout")
 def _dropout(node: Node, x: Tensor, *_training: Tensor | None) -> Result:
     return x, torch.ones_like(x, dtype=torch.bool)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dualshield.errors import CardError, MissingDependencyError
-from dualshield.hashes.onnx.node import DTYPES, OPERATORS, SEVERAL_OUTPUTS, Node
+from dualshield.hashes.onnx.node import DTYPES, OPERATORS, SEVERAL_OUTPUTS, SPARE_OUTPUTS, Node
 
 ADVICE = "export the model as TorchScript instead"
 OPSETS = range(9, 23)
@@ -91,12 +91,15 @@ def _refuse_unknown(path: Path, model: Any) -> None:
     if model.functions or model.graph.sparse_initializer:
         raise refusal(path, f"local functions and sparse weights are not supported; {ADVICE}")
     unknown = set()
-    for node in _reachable(model, model.graph.output[0].name):
+    nodes = _reachable(model, model.graph.output[0].name)
+    used = {model.graph.output[0].name}.union(*(node.input for node in nodes))
+    for node in nodes:
+        spare = node.op_type in SPARE_OUTPUTS and used.isdisjoint(node.output[1:])
         if node.domain not in ("", "ai.onnx"):
             unknown.add(f"{node.domain}.{node.op_type}")
         elif node.op_type not in OPERATORS:
             unknown.add(str(node.op_type))
-        elif any(node.output[1:]) and node.op_type not in SEVERAL_OUTPUTS:
+        elif any(node.output[1:]) and node.op_type not in SEVERAL_OUTPUTS and not spare:
             unknown.add(f"{node.op_type} with several outputs")
     if unknown:
         raise refusal(path, f"operators not supported: {', '.join(sorted(unknown))}; {ADVICE}")

@@ -68,6 +68,8 @@ Result = Tensor | Sequence[Tensor]
 OPERATORS: dict[str, Callable[..., Result]] = {}
 # Outputs past the first exist only here; elsewhere they are training extras.
 SEVERAL_OUTPUTS = frozenset({"Split", "Dropout"})
+# Statistics that exporters name though nobody uses them.
+SPARE_OUTPUTS = frozenset({"LayerNormalization"})
 
 
 def operator(*names: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:

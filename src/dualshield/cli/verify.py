@@ -1,0 +1,78 @@
+"""``dualshield verify``: a deterministic certificate for hashes small enough to have one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dualshield.cli.options import json_option
+from dualshield.cli.output import progress
+from dualshield.hashes import get_hash
+from dualshield.images import load_image
+from dualshield.verification import Verification
+from dualshield.verification import verify as verify_image
+from dualshield.verification.verify import TOLERANCE
+
+
+@click.command()
+@click.argument("image", metavar="IMG", type=click.Path(path_type=Path))
+@click.option("--hash", "hash_name", default="c-pdq", show_default=True, metavar="c-pdq|c-pdna", help="What to verify.")
+@click.option("--norm", default="l2", show_default=True, metavar="l2|linf", help="How perturbations are measured.")
+@click.option(
+    "--space",
+    default="canonical",
+    show_default=True,
+    metavar="canonical|input",
+    help="Perturbations of the 512x512 pixels, or of the network's own input.",
+)
+@click.option(
+    "--rule",
+    default="native",
+    show_default=True,
+    metavar="native|hamming",
+    help="What must not change: the match by the authors' rule, or by the bit error rate.",
+)
+@click.option("--tolerance", default=TOLERANCE, show_default=True, help="Find the radius up to this factor.")
+@json_option
+def verify(image: Path, hash_name: str, as_json: bool, **options: Any) -> None:
+    """Certify, without noise and votes, how far IMG can be changed before its plain hash stops to match.
+
+    Bounds of the whole network (CROWN), for the hashes that were trained for it; takes minutes.
+    """
+    hash_ = get_hash(hash_name)
+    loaded = load_image(image)
+    with progress() as bar:
+        task = bar.add_task("first bounds", total=None)
+        result = verify_image(
+            hash_,
+            loaded,
+            progress=lambda done, radius, certified: bar.update(
+                task,
+                completed=done,
+                description=f"radius {radius:.4g} {'certified' if certified else 'not certified'}",
+            ),
+            **options,
+        )
+    click.echo(json.dumps(result.to_dict(), indent=1) if as_json else _explain(result))
+
+
+def _explain(result: Verification) -> str:
+    where = "512x512 pixels in [0,1]" if result.space.startswith("canonical") else "the network's own input"
+    upload = "" if result.radius_upload is None else f" ({result.radius_upload:.4g} in the upload's own pixels)"
+    lines = [
+        f"{click.format_filename(result.image)}  {result.hash}, {result.rule} rule: a distance below {result.limit:g}"
+    ]
+    if result.radius > 0:
+        lines += [
+            f"  certified radius     {result.radius:.4g} in {result.norm} on {where}{upload}",
+            f"                       nothing within that is farther from its hash than {result.distance_bound:g}",
+        ]
+    else:
+        lines.append(f"  certified radius     none down to {result.next_radius:.1g}")
+    lines.append(
+        f"  not certified from   {result.next_radius:.4g} on; {result.evaluations} bounds, {result.seconds:.1f} s"
+    )
+    return "\n".join(lines)
