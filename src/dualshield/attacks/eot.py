@@ -57,7 +57,7 @@ def attack(
     search = Search(victim, pixels, GaussianSource.from_seed(seed), draws, objective)
     plain_and_light = not victim.sigma and victim.hash.is_light
     start = linearised.flip(victim, pixels, budget.l2, ROUNDS) if plain_and_light else None
-    if start is not None and search.distance(saved(pixels + start) - pixels) > victim.hash.max_distance:
+    if start is not None and search.distance(start) > victim.hash.max_distance:
         best, steps = start, ROUNDS  # without noise, evaded is evaded
     else:
         best = search.run(budget, steps, progress, start=start)
@@ -83,17 +83,21 @@ class Search:
     def direction(self, delta: torch.Tensor) -> torch.Tensor:
         """The normalised descent direction of the averaged objective."""
         moving = delta.detach().requires_grad_()
-        margins = self.victim.noisy_margins(self.pixels + moving, self.draws, self.source)
+        image = self.pixels + moving
+        if not self.victim.sigma:
+            # Without noise, rounding to 8 bits decides: look at the saved image, with the gradient of the exact one.
+            image = image + (saved(image) - image).detach()
+        margins = self.victim.noisy_margins(image, self.draws, self.source)
         loss = self.objective(margins, self.victim.reference_signs(self.draws, self.source)).mean()
         gradient = torch.autograd.grad(loss, moving)[0]
         length = gradient.norm()
-        self.zero_gradients += int(length == 0)
+        self.zero_gradients += int(length == 0 and loss > 0)
         direction: torch.Tensor = -gradient / length.clamp_min(1e-20)
         return direction
 
     def distance(self, delta: torch.Tensor) -> float:
-        """The mean Hamming distance to the reference, on draws of their own."""
-        return self.victim.noisy_distance(self.pixels + delta, CHECK_DRAWS, self.source)
+        """The mean Hamming distance of the saved image to the reference, on draws of their own."""
+        return self.victim.noisy_distance(saved(self.pixels + delta), CHECK_DRAWS, self.source)
 
     def run(
         self,

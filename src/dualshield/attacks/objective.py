@@ -20,11 +20,11 @@ def flip_margin(margins: torch.Tensor, signs: torch.Tensor, flips: int) -> torch
 
     ``margins`` ``(b, bits)``, ``signs`` the reference's bits as -1 and 1. Only the ``flips`` bits nearest to flipping
     (or flipped already) count, each until it is past the boundary by a fraction of the typical margin; the others are
-    left alone, because every bit costs budget.
+    left alone, because every bit costs budget. Zero when that is achieved.
     """
     agreement = relative(margins) * signs
     cheapest = agreement.topk(min(flips, agreement.shape[-1]), largest=False).values
-    return cheapest.clamp_min(-CONFIDENCE).mean(-1)
+    return (cheapest + CONFIDENCE).clamp_min(0).mean(-1)
 
 
 def needed_flips(max_distance: int, bits: int) -> int:

@@ -78,8 +78,9 @@ def attack_many(
         moving = delta[chosen].requires_grad_()
         margins = hash_.margins(pixels[chosen] + moving)
         evaded = (margins.detach() * signs[chosen] < 0).sum(-1) > hash_.max_distance
-        gradient = torch.autograd.grad(flip_margin(margins, signs[chosen], flips).sum(), moving)[0]
-        vanished[chosen.cpu()] |= (gradient.flatten(1).abs().amax(1) == 0).cpu()
+        loss = flip_margin(margins, signs[chosen], flips)
+        gradient = torch.autograd.grad(loss.sum(), moving)[0]
+        vanished[chosen.cpu()] |= ((gradient.flatten(1).abs().amax(1) == 0) & (loss > 0)).cpu()
         stay = evaded if early_stop else torch.zeros_like(evaded)
         moved = project(pixels[chosen], moving.detach() - STEP_SIZE * gradient.sign(), budget.l2)
         delta[chosen] = torch.where(stay[:, None, None, None], moving.detach(), moved)
