@@ -14,6 +14,7 @@ from dualshield.hardening.harden import HardenedImage, Hardener, HardeningReport
 from dualshield.hashes import PerceptualHash, get_hash, hash_names, list_hashes
 from dualshield.images import CanonicalImage, FrontEnd, load_image
 from dualshield.smoothing.config import PAPER, MatcherConfig
+from dualshield.smoothing.ensemble import EnsembleMatcher, EnsembleResult
 from dualshield.smoothing.matcher import MatchResult, SmoothedMatcher
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.profile import Profile, default_config
@@ -29,6 +30,8 @@ __all__ = [
     "CodeError",
     "Decision",
     "DualShieldError",
+    "EnsembleMatcher",
+    "EnsembleResult",
     "FrontEnd",
     "GaussianSource",
     "HardenedImage",

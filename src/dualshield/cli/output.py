@@ -8,6 +8,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from dualshield.smoothing.ensemble import EnsembleResult
 from dualshield.smoothing.matcher import MatchResult
 
 PLAIN_WIDTH = 140
@@ -67,4 +68,27 @@ def explain(result: MatchResult) -> str:
         f"  matcher              sigma {result.sigma:g}, {result.noise} noise, {lowpass},"
         f" reference mode {result.reference_mode}, engine {result.engine}, {result.seconds:.2f} s"
     )
+    return "\n".join(lines)
+
+
+def explain_ensemble(result: EnsembleResult, false_matches: float | None) -> str:
+    """A joint decision in sentences."""
+    query, reference = (click.format_filename(name) for name in (result.query, result.reference))
+    lines = [f"{result.decision.value.replace('_', ' ').upper()}   {query}  against  {reference}"]
+    lines += [
+        f"  {member.hash + ' says':<20} {member.decision.value.replace('_', ' ')}, {member.votes} of {member.draws}"
+        f" votes, radius {member.radius:.4f}, sigma {member.sigma:g}, {member.seconds:.2f} s"
+        for member in result.members
+    ]
+    if result.decision == "abstain":
+        lines.append("  certificate          none: no member proves a match, and not all prove a non-match")
+    else:
+        lines.append(
+            f"  certified radius     {result.radius:.4f} in l2 on {result.radius_space} pixels in [0,1]"
+            f" (joint alpha {result.alpha:g}, divided among the members)"
+        )
+    rate = "not known: a member has no profile"
+    if false_matches is not None:
+        rate = f"{false_matches:.2e} of unrelated pairs, the members' calibrated rates added up"
+    lines.append(f"  false matches        {rate}")
     return "\n".join(lines)

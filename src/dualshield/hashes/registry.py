@@ -67,6 +67,11 @@ def get_hash(spec: str) -> PerceptualHash:
     return _loader(spec)()
 
 
+def split_names(spec: str) -> list[str]:
+    """The members of ``a+b``; a card's path may contain a plus sign."""
+    return [spec] if Path(spec).is_file() else spec.split("+")
+
+
 def list_hashes() -> list[HashState]:
     """Every known hash with its state."""
     states = []

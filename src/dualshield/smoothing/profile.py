@@ -86,6 +86,11 @@ class Profile:
         """The default matcher: linear noise, mode code, each reference's sigma up to the profile's."""
         return self._config(next(point for point in self._points() if point.sigma == self.sigma))
 
+    @property
+    def false_matches(self) -> float:
+        """The fraction of unrelated pairs that matched with the default configuration."""
+        return next(p.consensus.collisions for p in self._points() if p.sigma == self.sigma)
+
     def widest_config(self) -> MatcherConfig:
         """``--sigma auto``: each reference's sigma up to the largest that costs no collisions.
 
