@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,9 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
 
     class FakeDefence:
         def __init__(self, *_: object, **__: object) -> None:
+            pass
+
+        def draw_from(self, source: object) -> None:
             pass
 
         def publish(self, image: str) -> str:
@@ -80,6 +84,24 @@ def test_a_search_resumes_where_it_stopped(tried: list[tuple[str, float]], tmp_p
     tried.clear()
     assert curve(list(COSTS), search=True, journal=journal) == rates
     assert len(tried) == 2
+
+
+def test_a_resumed_run_gives_what_an_uninterrupted_one_gives(photo_files: list[Path], tmp_path: Path) -> None:
+    """The smoothed matcher is random, and near the boundary its decisions are: all of them must be repeated."""
+    plan = Plan("pdq", ("eot-pgd",), (6.0, 9.0), ("smoothing",), seed=5)
+    files = photo_files[1:3]
+    redteam.run(plan, files, tmp_path / "whole")
+    whole = _results(tmp_path / "whole")
+    assert len(whole) == 4
+    lines = [line for line in (tmp_path / "whole").read_text().splitlines(keepends=True) if line.strip()]
+    (tmp_path / "resumed").write_text("".join(lines[:3]))  # the settings and two of four records
+    redteam.run(plan, files, tmp_path / "resumed")
+    assert _results(tmp_path / "resumed") == whole
+
+
+def _results(journal: Path) -> list[dict[str, Any]]:
+    records = [json.loads(line) for line in journal.read_text().splitlines() if line.strip()][1:]
+    return [{**record["result"], "seconds": 0, "key": record["key"]} for record in records]
 
 
 def test_pairs_that_do_not_match_are_counted_apart(tried: list[tuple[str, float]]) -> None:

@@ -72,6 +72,14 @@ class Defence:
         if against == "ours":
             self._hardener = Hardener([hash_name], device=device, source=source)
 
+    def draw_from(self, source: GaussianSource) -> None:
+        """Take all further noise from here: work that is resumed must not depend on what was done before."""
+        parts: list[Hardener | SmoothedMatcher] = [] if self._matcher is None else [self._matcher]
+        if self._hardener is not None:
+            parts += [self._hardener, *self._hardener.matchers.values()]
+        for part in parts:
+            part.source = source.fork("defence")
+
     def publish(self, image: CanonicalImage) -> CanonicalImage:
         """The reference as it is published: hardened, or as it was; always on the 8-bit grid of a file."""
         if self._hardener is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -99,10 +100,10 @@ def run(
                 progress(f"{variant}, {method}, {name}", done, total)
                 outcomes = _Outcomes(plan, variant, name, method, found)
                 while (budget := outcomes.next_budget()) is not None:
-                    published = published or lab.defence.publish(load_image(file))
+                    published = published or lab.publish(name, load_image(file))
                     key = (variant, name, method, budget)
                     query = load_image(files[(index + 1) % len(files)]) if method == "collision" else published
-                    found[key] = lab.attack(published, query, method, budget)
+                    found[key] = lab.attack(key, published, query)
                     if record:
                         record.append({"key": key, "result": found[key]})
                 outcomes.infer()
@@ -117,7 +118,10 @@ def run(
 
 
 class _Laboratory:
-    """One variant of the defence, set up when the first attack needs it."""
+    """One variant of the defence, set up when the first attack needs it.
+
+    Every piece of work has noise of its own, so that a resumed run gives what an uninterrupted one would have given.
+    """
 
     def __init__(self, plan: Plan, variant: Against) -> None:
         self.plan = plan
@@ -125,10 +129,19 @@ class _Laboratory:
 
     @cached_property
     def defence(self) -> Defence:
-        source = GaussianSource.from_seed(self.plan.seed).fork(self.variant)
-        return Defence(self.plan.hash, self.variant, device=self.plan.device, source=source)
+        return Defence(self.plan.hash, self.variant, device=self.plan.device, source=self._noise())
 
-    def attack(self, published: CanonicalImage, query: CanonicalImage, method: str, budget: float) -> dict[str, Any]:
+    def _noise(self, *labels: object) -> GaussianSource:
+        text = "\n".join(map(str, (self.plan.seed, self.variant, *labels)))
+        return GaussianSource.from_seed(int.from_bytes(hashlib.sha256(text.encode()).digest()))
+
+    def publish(self, name: str, image: CanonicalImage) -> CanonicalImage:
+        self.defence.draw_from(self._noise(name))
+        return self.defence.publish(image)
+
+    def attack(self, key: Key, published: CanonicalImage, query: CanonicalImage) -> dict[str, Any]:
+        _, _, method, budget = key
+        self.defence.draw_from(self._noise(*key))
         try:
             victim = self.defence.victim(published)
             return get_attack(method)(victim, query, Budget(budget), seed=self.plan.seed).to_dict()
