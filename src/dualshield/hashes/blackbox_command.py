@@ -57,7 +57,7 @@ class Command:
     def __call__(self, image: Image.Image) -> str:
         with tempfile.TemporaryDirectory(prefix="dualshield-") as folder:
             file = Path(folder) / "image.png"
-            image.save(file, compress_level=1)  # noise does not compress, so do not try hard
+            image.save(file, compress_level=0)  # noise does not compress
             out = self._run([part.replace(FILE, str(file)) for part in self.command], file)
         lines = out.decode("ascii", "replace").strip().splitlines()
         words = lines[0].split() if len(lines) == 1 else []
