@@ -293,8 +293,8 @@ def test_the_plug_in_without_imagehash(
     plug_in: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "imagehash", None)
-    assert run("hash", "photo.jpg", "--hash", "imagehash-perceptual") == 2
-    assert "hash imagehash-perceptual: its plug-in dualshield_imagehash:perceptual failed" in complaint(capsys)
+    assert run("hash", "photo.jpg", "--hash", "imagehash-perceptual") == 3
+    assert "hash imagehash-perceptual needs the package ImageHash; run: pip install ImageHash" in complaint(capsys)
 
 
 def test_the_examples_with_imagehash(plug_in: Any, capsys: pytest.CaptureFixture[str]) -> None:

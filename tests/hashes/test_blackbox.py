@@ -28,6 +28,7 @@ from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.engines import make_engine
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.noise import GaussianSource
+from dualshield.testing import HashContract
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -55,6 +56,11 @@ def open_box() -> PerceptualHash:
 
 def closed_box(function: Callable[[Any], Any] = average_hash, **options: Any) -> PerceptualHash:
     return black_box(function, **{"name": "average", "bits": 64, "side": 8, "takes": "array", **options})
+
+
+class TestContract(HashContract):
+    def load(self) -> PerceptualHash:
+        return closed_box()
 
 
 # -- what it computes ------------------------------------------------------------------------------
@@ -191,11 +197,12 @@ def test_bits_beyond_the_last(answer: Any) -> None:
         closed_box(lambda _: answer, bits=11)
 
 
-def test_an_exception() -> None:
+@pytest.mark.parametrize("error", [KeyError("left\npad"), SystemExit("pad")])
+def test_an_exception(error: BaseException) -> None:
     def fail(_: Pixels) -> str:
-        raise KeyError("left\npad")
+        raise error
 
-    with pytest.raises(InputError, match=r"hash average: its function failed \(KeyError: .*pad'\)") as caught:
+    with pytest.raises(InputError, match=r"hash average: its function failed \(\w+: .*pad'?\)") as caught:
         closed_box(fail)
     assert "\n" not in str(caught.value)
 
@@ -281,6 +288,25 @@ def test_a_program_that_hangs(body: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"hash prog: its program prog did not end within 0\.3 s"):
         by_program(tmp_path, body, timeout=0.3)
     assert time.monotonic() - started < 20
+
+
+def test_what_a_hanging_program_started_ends_with_it(tmp_path: Path) -> None:
+    body = f"""
+child = os.fork()
+if child:
+    open({str(tmp_path / "child")!r}, "w").write(str(child))
+time.sleep(60)"""
+    with pytest.raises(InputError, match="did not end within"):
+        by_program(tmp_path, body, timeout=0.5)
+    state = Path("/proc", (tmp_path / "child").read_text(), "stat")
+    if not Path("/proc/self/stat").exists():
+        pytest.skip("needs /proc")
+    for _ in range(100):
+        # Gone, or a zombie that waits for whoever inherited it.
+        if not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z":
+            return
+        time.sleep(0.05)
+    pytest.fail("the child of a program that was stopped is still running")
 
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:

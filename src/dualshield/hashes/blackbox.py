@@ -56,7 +56,7 @@ class BlackBox(torch.nn.Module):
             answer = self.function(argument)
         except DualShieldError:
             raise
-        except Exception as error:  # somebody else's code
+        except (Exception, SystemExit) as error:  # somebody else's code; an exit must not pass for a decision
             why = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             raise InputError(f"hash {self.name}: its function failed ({why})") from error
         try:

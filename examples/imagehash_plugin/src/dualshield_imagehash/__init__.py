@@ -10,7 +10,7 @@ from typing import Any
 
 from PIL import Image
 
-from dualshield import PerceptualHash, black_box
+from dualshield import MissingDependencyError, PerceptualHash, black_box
 
 BITS = 64
 # These hashes shrink an image to 8 x 8 or 32 x 32 at once. From 128 x 128 they come out nearly the same, and a draw
@@ -46,7 +46,9 @@ def perceptual() -> PerceptualHash:
 
 
 def _load(function: str, name: str) -> PerceptualHash:
-    # Imported here: listing the hashes must work where the package is missing, and say so.
-    import imagehash
-
+    # Imported here, so that a listing of hashes can say what is missing.
+    try:
+        import imagehash
+    except ImportError as error:
+        raise MissingDependencyError(f"hash {name} needs the package ImageHash; run: pip install ImageHash") from error
     return wrap(getattr(imagehash, function), name, imagehash.__version__)
