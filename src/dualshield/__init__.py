@@ -12,6 +12,8 @@ from dualshield.errors import (
 )
 from dualshield.hardening.harden import HardenedImage, Hardener, HardeningReport, harden
 from dualshield.hashes import PerceptualHash, get_hash, hash_names, list_hashes
+from dualshield.hashes.blackbox import black_box
+from dualshield.hashes.blackbox_command import command_hash
 from dualshield.images import CanonicalImage, FrontEnd, load_image
 from dualshield.smoothing.config import PAPER, MatcherConfig
 from dualshield.smoothing.ensemble import EnsembleMatcher, EnsembleResult
@@ -48,6 +50,8 @@ __all__ = [
     "Profile",
     "Reference",
     "SmoothedMatcher",
+    "black_box",
+    "command_hash",
     "default_config",
     "get_hash",
     "harden",

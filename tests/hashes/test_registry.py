@@ -80,9 +80,12 @@ def test_a_plug_in_cannot_replace_a_built_in_hash(plug: Callable[..., None], toy
     assert get_hash("pdq").name == "pdq"
 
 
-def test_a_broken_plug_in_does_not_break_the_others(plug: Callable[..., None], toy_hash: PerceptualHash) -> None:
+@pytest.mark.parametrize("error", [ImportError("no module named left_pad"), SystemExit("no left_pad")])
+def test_a_broken_plug_in_does_not_break_the_others(
+    error: BaseException, plug: Callable[..., None], toy_hash: PerceptualHash
+) -> None:
     def broken() -> PerceptualHash:
-        raise ImportError("no module named left_pad")
+        raise error
 
     plug(broken=broken, toy=lambda: toy_hash)
     with pytest.raises(InputError, match=r"hash broken: its plug-in .* failed .*left_pad"):

@@ -13,7 +13,7 @@ from dualshield.errors import InputError, NothingToAttackError
 from dualshield.hashes.contract import PerceptualHash
 from dualshield.hashes.margins import signs
 from dualshield.images.canonical import CanonicalImage
-from dualshield.images.frontend import CANONICAL_SIZE, Expansion
+from dualshield.images.frontend import Expansion
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.reference import Reference
@@ -61,8 +61,7 @@ class Victim:
 
     def require_differentiable(self) -> None:
         """White-box attacks need gradients; a hash without any can only be attacked by queries."""
-        probe = torch.zeros(1, 3, CANONICAL_SIZE, CANONICAL_SIZE, device=self.hash.device, requires_grad=True)
-        if not self.hash.margins(probe).requires_grad:
+        if not self.hash.is_differentiable:
             raise InputError(f"hash {self.hash.name} has no gradient: only black-box attacks (nes) can be used")
 
     def noisy_margins(self, pixels: torch.Tensor, count: int, source: GaussianSource) -> torch.Tensor:

@@ -18,7 +18,7 @@ from dualshield.hardening.carrier import Carrier
 from dualshield.hardening.gradient import Goal
 from dualshield.hardening.negatives import negatives
 from dualshield.hardening.visibility import Budget
-from dualshield.hashes import DEFAULT_HASH, get_hash
+from dualshield.hashes import DEFAULT_HASH, PerceptualHash, get_hash
 from dualshield.images.canonical import CanonicalImage, load_image
 from dualshield.images.publication import Format, Publication
 from dualshield.images.quality import compare
@@ -87,7 +87,7 @@ class Hardener:
 
     def __init__(
         self,
-        hashes: Sequence[str] = (DEFAULT_HASH,),
+        hashes: Sequence[str | PerceptualHash] = (DEFAULT_HASH,),
         *,
         preset: Preset = "perceptual",
         strength: float = 1.0,
@@ -100,17 +100,24 @@ class Hardener:
     ) -> None:
         if preset not in get_args(Preset):
             raise InputError(f"unknown preset {preset!r}: use one of {', '.join(get_args(Preset))}")
-        if not 1 <= len(set(hashes)) == len(hashes) <= MAX_HASHES:
-            raise InputError(f"give between 1 and {MAX_HASHES} different hashes, got {', '.join(hashes) or 'none'}")
+        names = [spec if isinstance(spec, str) else spec.name for spec in hashes]
+        if not 1 <= len(set(names)) == len(names) <= MAX_HASHES:
+            raise InputError(f"give between 1 and {MAX_HASHES} different hashes, got {', '.join(names) or 'none'}")
         if steps is not None and not 1 <= steps <= 100_000:
             raise InputError(f"steps {steps} is not between 1 and 100000")
         self.preset = preset
         self.budget = Budget(strength)
         self.steps = steps
         self.source = source or GaussianSource.secret()
-        self.hashes = {name: get_hash(name) for name in hashes}
+        self.hashes = {
+            name: get_hash(spec) if isinstance(spec, str) else spec for name, spec in zip(names, hashes, strict=True)
+        }
         self.matchers: dict[str, SmoothedMatcher] = {}
         for name, hash_ in self.hashes.items():
+            if not hash_.is_differentiable:
+                raise InputError(
+                    f"hash {name} has no gradient, and hardening needs one; it can be matched and certified unhardened"
+                )
             hash_.network.requires_grad_(False)
             config = deployed_config(name)
             self.matchers[name] = SmoothedMatcher(
@@ -231,7 +238,7 @@ def deployed_config(name: str) -> MatcherConfig:
 
 def harden(
     file: str | os.PathLike[str],
-    hashes: str | Sequence[str] = DEFAULT_HASH,
+    hashes: str | PerceptualHash | Sequence[str | PerceptualHash] = DEFAULT_HASH,
     *,
     preset: Preset = "perceptual",
     strength: float = 1.0,
@@ -239,5 +246,5 @@ def harden(
     quality: int | None = None,
 ) -> HardenedImage:
     """Harden one image file for one hash or several; for many images keep one ``Hardener``."""
-    names = [hashes] if isinstance(hashes, str) else list(hashes)
-    return Hardener(names, preset=preset, strength=strength).harden(file, format=format, quality=quality)
+    listed = [hashes] if isinstance(hashes, str | PerceptualHash) else list(hashes)
+    return Hardener(listed, preset=preset, strength=strength).harden(file, format=format, quality=quality)

@@ -1,4 +1,4 @@
-"""A hash from a file, without writing code: an ONNX or TorchScript model and a YAML card beside it.
+"""A hash from a file, without writing code: an ONNX or TorchScript model, or a program, and a YAML card beside it.
 
     name: my-hash
     version: "1"
@@ -18,6 +18,17 @@
       mean: means.npy            # optional, (outputs,)
 
 A bit is 1 where its margin is above 0.
+
+A program (blackbox_command.py) has ``command`` in place of model, sha256, input and projection:
+
+    name: their-hash
+    bits: 64
+    command: [./phash, "{file}"]  # program and arguments, no shell; without {file} the PNG comes on standard input
+    timeout: 10                  # optional, seconds per image
+    side: 256                    # optional: the PNG is this wide and high; by default 512
+
+Relative paths are relative to the card: a program with a slash in it, and arguments that begin with ./ or ../. Such a
+card runs that program with the rights of whoever uses it: use only cards that you trust.
 """
 
 from __future__ import annotations
@@ -37,9 +48,11 @@ from dualshield.hashes.arrays import read_numbers
 from dualshield.hashes.card_fields import Card, card_error, is_finite, read_yaml, reason, shown
 from dualshield.hashes.contract import DEFAULT_THRESHOLD, PerceptualHash
 from dualshield.images.axes import Filter
-from dualshield.images.frontend import FrontEnd
+from dualshield.images.frontend import CANONICAL_SIZE, FrontEnd
 
-FIELDS = {"name", "version", "model", "sha256", "bits", "threshold", "input", "projection", "about"}
+COMMON_FIELDS = {"name", "version", "bits", "threshold", "about"}
+MODEL_FIELDS = COMMON_FIELDS | {"model", "sha256", "input", "projection"}
+COMMAND_FIELDS = COMMON_FIELDS | {"command", "timeout", "side"}
 INPUT_FIELDS = {"size", "resize_to", "filter", "colour", "mean", "std"}
 MAX_BITS = 65536
 MIN_STD = 1e-6
@@ -65,7 +78,9 @@ class Projected(nn.Module):
 
 def load_card(file: Path) -> PerceptualHash:
     """The hash that a card describes, tried once so that a wrong shape is found here and not later."""
-    card = Card(file, read_yaml(file), FIELDS)
+    data = read_yaml(file)
+    is_command = isinstance(data, dict) and "command" in data
+    card = Card(file, data, COMMAND_FIELDS if is_command else MODEL_FIELDS)
     name = card.text("name")
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", name):
         raise card.wrong(
@@ -78,6 +93,9 @@ def load_card(file: Path) -> PerceptualHash:
     version = card.data.get("version", "1")
     if not isinstance(version, str) and not is_finite(version):
         raise card.wrong("version", f"expected text, got {shown(version)}")
+    about = card.text("about", f"from the card {file.name}")
+    if is_command:
+        return _load_command(card, name=name, version=str(version), bits=bits, threshold=threshold, about=about)
     front_end = _front_end(card)
     model_path, digest = card.path("model"), card.digest("model")
     expected = card.text("sha256", digest).lower()
@@ -93,9 +111,28 @@ def load_card(file: Path) -> PerceptualHash:
         front_end=front_end,
         network=network,
         threshold=threshold,
-        about=card.text("about", f"from the card {file.name}"),
+        about=about,
         weights={model_path.name: digest, **arrays},
     )
+
+
+def _load_command(card: Card, *, name: str, **options: Any) -> PerceptualHash:
+    from dualshield.hashes.blackbox_command import MAX_TIMEOUT, TIMEOUT, command_hash
+
+    parts = card.data["command"]
+    if not isinstance(parts, list) or not parts or not all(isinstance(part, str) and part for part in parts):
+        raise card.wrong("command", f"expected a list of program and arguments, got {shown(parts)}")
+    timeout = card.numbers("timeout", [TIMEOUT])[0]
+    if not 0 < timeout <= MAX_TIMEOUT:
+        raise card.wrong("timeout", f"expected seconds up to {MAX_TIMEOUT:g}, got {timeout:g}")
+    side = card.whole("side", CANONICAL_SIZE) if "side" in card.data else CANONICAL_SIZE
+    command, weights = list(parts), {}
+    for i, part in enumerate(parts):
+        if part.startswith(("./", "../")) or (i == 0 and "/" in part):
+            path = card.beside(part, "command")
+            command[i] = str(path.absolute())
+            weights[path.name] = card.digest_of(path, "command")
+    return command_hash(command, name=name, timeout=timeout, side=side, weights=weights, **options)
 
 
 def _front_end(card: Card) -> FrontEnd:

@@ -68,7 +68,11 @@ class Card:
 
     def path(self, field: str) -> Path:
         """A file beside the card."""
-        path = self.file.parent / self.text(field)
+        return self.beside(self.text(field), field)
+
+    def beside(self, name: str, field: str) -> Path:
+        """The file of this name, relative to the card."""
+        path = self.file.parent / name
         try:
             found = path.is_file()
             folder = path.is_dir()
@@ -80,7 +84,10 @@ class Card:
 
     def digest(self, field: str) -> str:
         """The sha256 of a file beside the card."""
-        path = self.path(field)
+        return self.digest_of(self.path(field), field)
+
+    def digest_of(self, path: Path, field: str) -> str:
+        """The sha256 of a file that ``field`` named."""
         try:
             with path.open("rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()

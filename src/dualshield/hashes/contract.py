@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import torch
 
 from dualshield.errors import InputError
 from dualshield.hashes.native import NativeRule
-from dualshield.images.frontend import FrontEnd
+from dualshield.images.frontend import CANONICAL_SIZE, FrontEnd
 
 RuleName = Literal["hamming", "native"]
 
@@ -32,8 +33,8 @@ LIGHT_BATCH_NUMBERS = 2_000_000
 class PerceptualHash:
     """A hash function with its linear front end kept apart from the rest.
 
-    ``network`` maps features ``(batch, c, h, w)`` to margins ``(batch, bits)``, differentiably, in evaluation
-    mode and without randomness.
+    ``network`` maps features ``(batch, c, h, w)`` to margins ``(batch, bits)`` in evaluation mode, without randomness,
+    and differentiably (except for black boxes).
     """
 
     name: str
@@ -69,8 +70,24 @@ class PerceptualHash:
     @property
     def is_light(self) -> bool:
         """Whether the network has next to no weights, so that a draw costs no more than its noise (PDQ)."""
+        if self.is_black_box:
+            return False
         tensors = [*self.network.parameters(), *self.network.buffers()]
         return sum(tensor.numel() for tensor in tensors) < 10_000
+
+    @property
+    def is_black_box(self) -> bool:
+        """Whether a foreign function answers, of which nothing is known and which only torch can call."""
+        return bool(getattr(self.network, "is_black_box", False))
+
+    @cached_property
+    def is_differentiable(self) -> bool:
+        """Whether margins have a gradient at all: hardening and white-box attacks need one."""
+        if self.is_black_box:
+            return False
+        with torch.enable_grad():
+            size = CANONICAL_SIZE
+            return self.margins(torch.zeros(1, 3, size, size, device=self.device, requires_grad=True)).requires_grad
 
     @property
     def is_linear(self) -> bool:

@@ -105,7 +105,7 @@ def _load_plugin(name: str, point: EntryPoint) -> PerceptualHash:
         found = point.load()()
     except DualShieldError:
         raise
-    except Exception as error:  # somebody else's code: one broken plug-in must not break the others
+    except (Exception, SystemExit) as error:  # somebody else's code: one broken plug-in must not break the others
         raise InputError(f"hash {name}: its plug-in {point.value} failed ({type(error).__name__}: {error})") from error
     if not isinstance(found, PerceptualHash):
         raise InputError(f"hash {name}: its entry point returned {type(found).__name__}, not a PerceptualHash")

@@ -65,8 +65,11 @@ def make_engine(
     if name == "openvino":
         if not on_cpu:
             raise InputError(f"engine openvino runs on the CPU, not on {device}; use --engine torch")
+        if hash_.is_black_box:
+            # Tracing it would freeze the answer of one call into the converted model.
+            raise InputError(f"hash {hash_.name} is a black box, which OpenVINO cannot run; use --engine torch")
         return OpenVinoEngine(hash_, batch_size or hash_.preferred_batch)
-    if name == "torch" or not on_cpu or hash_.is_light:
+    if name == "torch" or not on_cpu or hash_.is_light or hash_.is_black_box:
         return TorchEngine(hash_, device, batch_size or hash_.preferred_batch)
     try:
         return OpenVinoEngine(hash_, batch_size or hash_.preferred_batch)

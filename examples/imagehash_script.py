@@ -1,0 +1,25 @@
+"""A hash of the package ImageHash, smoothed and certified in one script: no plug-in, no installation.
+
+pip install ImageHash
+python examples/imagehash_script.py reference.jpg upload.jpg
+"""
+
+from __future__ import annotations
+
+import sys
+
+import imagehash
+
+import dualshield as ds
+
+
+def main(reference: str, query: str) -> None:
+    """Print the decision on one pair."""
+    hash_ = ds.black_box(lambda image: imagehash.phash(image).hash, name="imagehash-perceptual", bits=64, side=128)
+    matcher = ds.SmoothedMatcher(hash_, ds.MatcherConfig(sigma=1.0, n=1000))
+    result = matcher.match(matcher.enroll(ds.load_image(reference)), ds.load_image(query))
+    print(f"{result.decision} within an l2 radius of {result.radius:.3f}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
