@@ -19,6 +19,14 @@ from dualshield.images import CanonicalImage, load_image
 from dualshield.journal import Journal
 from dualshield.smoothing.noise import GaussianSource
 
+UNTRIED: dict[str, Any] = {
+    "inferred": True,
+    "success": False,
+    "success_float": False,
+    "decision": "match",
+    "warnings": [],
+}
+
 Key = tuple[str, str, str, float]  # variant, file, method, budget
 Found = dict[Key, dict[str, Any]]
 
@@ -66,10 +74,10 @@ class Rate:
     success: float
     success_float: float
     abstained: float
-    l2: float
-    ssim: float
-    queries: float
-    seconds: float
+    l2: float | None  # means over what was attacked, or inherited as a success; None if nothing was
+    ssim: float | None
+    queries: float | None
+    seconds: float | None
     warnings: dict[str, int]
 
 
@@ -184,16 +192,19 @@ class _Outcomes:
         return low, high
 
     def infer(self) -> None:
-        """The budgets that a search left out: as the nearest smaller success, or the nearest larger failure."""
-        outcomes = [self._at(budget) for budget in self.plan.budgets]
-        for index, budget in enumerate(self.plan.budgets):
-            if outcomes[index] is not None:
-                continue
-            below = next((o for o in reversed(outcomes[:index]) if o and (o.get("success") or "unmatched" in o)), None)
-            above = next((o for o in outcomes[index:] if o), None)
-            nearest = below or above
-            assert nearest is not None
-            self.found[self.variant, self.name, self.method, budget] = {**nearest, "inferred": True}
+        """The budgets that a search left out: above its least success that one again, below it nothing was found."""
+        least: dict[str, Any] | None = None
+        for budget in self.plan.budgets:
+            outcome = self._at(budget)
+            if outcome is None:
+                outcome = UNTRIED if least is None else {**least, "inferred": True}
+                self.found[self.variant, self.name, self.method, budget] = outcome
+            elif least is None and (outcome.get("success") or "unmatched" in outcome):
+                least = outcome
+        first = self._at(self.plan.budgets[0])
+        if least is not None and "unmatched" in least and first == UNTRIED:
+            for budget in self.plan.budgets:
+                self.found[self.variant, self.name, self.method, budget] = least
 
 
 def cost_of_evasion(rates: Sequence[Rate]) -> float | None:
@@ -212,8 +223,12 @@ def cost_of_evasion(rates: Sequence[Rate]) -> float | None:
 def _rate(variant: str, method: str, budget: float, results: list[dict[str, Any]]) -> Rate:
     attacked = [result for result in results if "unmatched" not in result]
 
-    def mean(name: str) -> float:
-        return float(np.mean([result[name] for result in attacked])) if attacked else 0.0
+    def mean(name: str) -> float | None:
+        values = [result[name] for result in attacked if name in result]
+        return float(np.mean(values)) if values else None
+
+    def share(outcomes: list[bool]) -> float:
+        return float(np.mean(outcomes)) if outcomes else 0.0
 
     warnings: dict[str, int] = {}
     for result in attacked:
@@ -226,9 +241,9 @@ def _rate(variant: str, method: str, budget: float, results: list[dict[str, Any]
         images=len(attacked),
         unmatched=len(results) - len(attacked),
         attacked=sum("inferred" not in result for result in attacked),
-        success=mean("success"),
-        success_float=mean("success_float"),
-        abstained=float(np.mean([r["decision"] == "abstain" for r in attacked])) if attacked else 0.0,
+        success=share([result["success"] for result in attacked]),
+        success_float=share([result["success_float"] for result in attacked]),
+        abstained=share([result["decision"] == "abstain" for result in attacked]),
         l2=mean("l2"),
         ssim=mean("ssim"),
         queries=mean("queries"),

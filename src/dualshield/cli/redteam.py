@@ -83,10 +83,7 @@ def redteam(folders: tuple[Path, ...], hash_name: str, as_json: bool, **options:
             str(rate.images),
             f"{rate.success:.1%}",
             f"{rate.abstained:.1%}",
-            f"{rate.l2:.2f}",
-            f"{rate.ssim:.3f}",
-            f"{rate.queries:.0f}",
-            f"{rate.seconds:.1f}",
+            *("-" if value is None else f"{value:{form}}" for value, form in _numbers(rate)),
         )
     console().print(table)
     if options["cost"]:
@@ -130,3 +127,7 @@ def _cost(curve: list[Rate]) -> str:
     if cost is None:
         return f"above {curve[-1].budget:g} (less than half of the images evade)"
     return f"{'at most ' if cost == curve[0].budget else ''}{cost:.2f}"
+
+
+def _numbers(rate: Rate) -> list[tuple[float | None, str]]:
+    return [(rate.l2, ".2f"), (rate.ssim, ".3f"), (rate.queries, ".0f"), (rate.seconds, ".1f")]
