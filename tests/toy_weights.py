@@ -27,7 +27,7 @@ def synthetic_state(seed: int = 0) -> dict[str, torch.Tensor]:
     return {"1.weight": torch.randn(16, 64, generator=generator), "1.bias": torch.zeros(16)}
 
 
-def build(state: Mapping[str, torch.Tensor]) -> nn.Module:
+def build(state: Mapping[str, torch.Tensor], file: str = "checkpoint") -> nn.Module:
     net = nn.Sequential(nn.Flatten(), nn.Linear(64, 16))
     load_strict(net, state, "toy", "toy.pt")
     return net

@@ -13,14 +13,13 @@ threshold per entry (y > 127.5, say) would keep 144 bits of what the rule looks 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import torch
 from torch import nn
 
 from dualshield.hashes.contract import PerceptualHash
 from dualshield.hashes.native import NativeRule, l1
-from dualshield.hashes.weights import WeightFile, find, load_strict, read_state
+from dualshield.hashes.weights import find, load_strict, read_state
 from dualshield.images.frontend import IMAGENET_MEAN, IMAGENET_STD, FrontEnd
 
 SIDE, ENTRIES, LEVELS = 64, 144, 255
@@ -102,11 +101,6 @@ def build(state: Mapping[str, torch.Tensor], file: str = "checkpoint") -> CPdnaN
     net = CPdnaNet()
     load_strict(net, state, "c-pdna", file)
     return net
-
-
-def check(weight: WeightFile, path: Path) -> None:
-    """Whether the file at ``path`` is what ``weight`` says."""
-    build(read_state(path, weight.hash), path.name)
 
 
 def load() -> PerceptualHash:

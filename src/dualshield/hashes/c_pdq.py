@@ -7,7 +7,6 @@ above 1/2; the authors match by an L1 distance of the bits below 90.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import cast
 
 import torch
@@ -15,7 +14,7 @@ from torch import nn
 
 from dualshield.hashes.contract import PerceptualHash
 from dualshield.hashes.native import NativeRule, l1
-from dualshield.hashes.weights import WeightFile, find, load_strict, read_state
+from dualshield.hashes.weights import find, load_strict, read_state
 from dualshield.images.frontend import FrontEnd
 
 SIDE, BITS, MIDDLE = 28, 256, 0.5
@@ -79,11 +78,6 @@ def build(state: Mapping[str, torch.Tensor], file: str = "checkpoint") -> CPdqNe
     net = CPdqNet()
     load_strict(net, state, "c-pdq", file)
     return net
-
-
-def check(weight: WeightFile, path: Path) -> None:
-    """Whether the file at ``path`` is what ``weight`` says."""
-    build(read_state(path, weight.hash), path.name)
 
 
 def load() -> PerceptualHash:

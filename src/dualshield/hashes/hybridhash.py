@@ -10,7 +10,6 @@ class get near codes. The number of bits (16, 32, 48 or 64) is that of the check
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import torch
 from torch import nn
@@ -18,7 +17,6 @@ from torch import nn
 from dualshield.hashes.contract import PerceptualHash
 from dualshield.hashes.nest import Level, NestShape, WholeImageAttention
 from dualshield.hashes.vit_checkpoints import unfilled
-from dualshield.hashes.weights.catalogue import WeightFile
 from dualshield.hashes.weights.checkpoint import load_strict, read_state, weights_error
 from dualshield.hashes.weights.store import find
 from dualshield.images.frontend import IMAGENET_MEAN, IMAGENET_STD, FrontEnd
@@ -83,11 +81,6 @@ def build(state: Mapping[str, torch.Tensor], file: str = "the checkpoint") -> Hy
     net = unfilled(HybridHash, SHAPE, weight.shape[0])
     load_strict(net, state, NAME, file, ignore=UNUSED)
     return net
-
-
-def check(weight: WeightFile, path: Path) -> None:
-    """Refuse a file that is not this network."""
-    build(read_state(path, weight.hash), path.name)
 
 
 def load() -> PerceptualHash:

@@ -9,7 +9,6 @@ network; none of them takes part in the hash. The number of bits is that of the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import torch
 from torch import nn
@@ -17,7 +16,6 @@ from torch import nn
 from dualshield.hashes.contract import PerceptualHash
 from dualshield.hashes.vit import ViT, ViTShape
 from dualshield.hashes.vit_checkpoints import Named, google_names, unfilled
-from dualshield.hashes.weights.catalogue import WeightFile
 from dualshield.hashes.weights.checkpoint import load_strict, read_state, weights_error
 from dualshield.hashes.weights.store import find
 from dualshield.images.frontend import FrontEnd
@@ -49,11 +47,6 @@ def build(state: Mapping[str, torch.Tensor], file: str = "the checkpoint") -> Vi
     names = Named({**google_names(net.vit, "vit.transformer."), **encoder})
     load_strict(names, state, NAME, file, ignore=UNUSED)
     return net
-
-
-def check(weight: WeightFile, path: Path) -> None:
-    """Refuse a file that is not this network."""
-    build(read_state(path, weight.hash), path.name)
 
 
 def load() -> PerceptualHash:

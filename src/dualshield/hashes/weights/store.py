@@ -161,13 +161,14 @@ def _store(weight: WeightFile, name: str, fill: Callable[[Path], None]) -> Store
 def _check(weight: WeightFile, path: Path) -> None:
     """Load the file as the model it is imported as.
 
-    The module of the hash has ``check(weight, path)`` where it reads several files or formats, else ``build(state)``.
+    The module of the hash has ``check(weight, path)`` where it reads several files or formats, else
+    ``build(state, file)``.
     """
     module = importlib.import_module(BUILT_IN[weight.hash].partition(":")[0])
     if hasattr(module, "check"):
         module.check(weight, path)
     else:
-        module.build(read_state(path, weight.hash))
+        module.build(read_state(path, weight.hash), path.name)
 
 
 @contextmanager
