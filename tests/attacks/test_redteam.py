@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
-from dualshield.attacks import redteam
+from dualshield.attacks import nes, redteam
 from dualshield.attacks.redteam import Plan, Rate, cost_of_evasion
+from dualshield.attacks.result import AttackResult, Budget
+from dualshield.attacks.victim import Victim
 from dualshield.errors import InputError, NothingToAttackError
+from dualshield.images import CanonicalImage
 
 BUDGETS = (1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 90.0, 180.0)
 COSTS = {"a.png": 0.5, "b.png": 7.0, "c.png": 30.0, "d.png": 1000.0}
@@ -133,3 +136,20 @@ def test_plans_are_checked() -> None:
     for budgets in ((), (2.0, 1.0), (1.0, 1.0), (0.0,)):
         with pytest.raises(InputError):
             Plan("pdq", budgets=budgets)
+
+
+def test_a_smaller_budget_that_an_attack_never_felt_is_not_tried_again(
+    photo_files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[float] = []
+
+    def short_walk(victim: Victim, query: CanonicalImage, budget: Budget, *, seed: int) -> AttackResult:
+        tried.append(budget.l2)
+        return nes.attack(victim, query, budget, steps=2, seed=seed)
+
+    monkeypatch.setattr(redteam, "get_attack", lambda name: short_walk)
+    plan = Plan("pdq", ("nes",), (5.0, 90.0, 180.0), ("original",))
+    rates = redteam.run(plan, photo_files[:1])
+    assert tried == [180.0, 5.0]  # two steps lead further than 5 and not as far as 90
+    assert [rate.attacked for rate in rates] == [1, 0, 1]
+    assert rates[1].l2 == rates[2].l2 != rates[0].l2

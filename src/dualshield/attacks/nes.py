@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
 
 from dualshield.attacks.judge import judged
 from dualshield.attacks.result import AttackResult, Budget
-from dualshield.attacks.space import project
 from dualshield.attacks.victim import Victim
 from dualshield.images.canonical import CanonicalImage
 from dualshield.smoothing.statistics import Decision
@@ -40,7 +40,7 @@ def attack(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> AttackResult:
     """Evade by queries alone."""
-    pixels = victim.start(query)
+    ball = _Ball(victim.start(query), budget.l2)
     started = time.perf_counter()
     score = victim.plain_score if plain_score else victim.score
     generator = torch.Generator().manual_seed(seed)
@@ -54,28 +54,36 @@ def attack(
         half = torch.randn(DIRECTIONS // 2, GRID, GRID, generator=generator)
         estimate = torch.zeros_like(grid)
         for direction in half:
-            gain = score(_image(pixels, grid + SCALE * direction, budget)) - score(
-                _image(pixels, grid - SCALE * direction, budget)
-            )
+            gain = score(ball.image(grid + SCALE * direction)) - score(ball.image(grid - SCALE * direction))
             estimate += gain * direction
-        grid = grid + STEP_SIZE * estimate.sign()
-        # Keep the grid itself inside the ball, or steps outside it would lead nowhere.
-        grid = grid * min(1.0, budget.l2 / max(float(_upsampled(grid, pixels).norm()), 1e-20))
+        grid = ball.kept(grid + STEP_SIZE * estimate.sign())
         progress(min(victim.queries, max_queries), max_queries)
-        if victim.decide(_image(pixels, grid, budget)) != Decision.MATCH:
+        if victim.decide(ball.image(grid)) != Decision.MATCH:
             break
     name = "nes-plain" if plain_score else "nes"
-    return judged(name, victim, pixels, _delta(pixels, grid, budget), budget, step, started)
+    result = judged(name, victim, ball.centre, ball.image(grid) - ball.centre, budget, step, started)
+    return replace(result, reach=ball.reach)
 
 
-def _upsampled(grid: torch.Tensor, pixels: torch.Tensor) -> torch.Tensor:
-    size = pixels.shape[-2:]
-    return F.interpolate(grid[None, None], size=size, mode="bilinear")[0].to(pixels.device).expand(3, -1, -1)
+class _Ball:
+    """Images of grey grids around the query, projected on the budget and the pixel range."""
 
+    def __init__(self, centre: torch.Tensor, l2: float) -> None:
+        self.centre = centre
+        self.l2 = l2
+        self.reach = 0.0  # the longest change asked for: a budget above it would not have been felt
 
-def _delta(pixels: torch.Tensor, grid: torch.Tensor, budget: Budget) -> torch.Tensor:
-    return project(pixels, _upsampled(grid, pixels), budget.l2)
+    def _grey(self, grid: torch.Tensor) -> tuple[torch.Tensor, float]:
+        """One channel of the change, and its l2 over all three."""
+        grey = F.interpolate(grid[None, None], size=self.centre.shape[-2:], mode="bilinear")[0]
+        length = float(grey.norm()) * self.centre.shape[0] ** 0.5
+        self.reach = max(self.reach, length)
+        return grey.to(self.centre.device), length
 
+    def image(self, grid: torch.Tensor) -> torch.Tensor:
+        grey, length = self._grey(grid)
+        return (self.centre + grey * min(1.0, self.l2 / max(length, 1e-20))).clamp_(0, 1)
 
-def _image(pixels: torch.Tensor, grid: torch.Tensor, budget: Budget) -> torch.Tensor:
-    return pixels + _delta(pixels, grid, budget)
+    def kept(self, grid: torch.Tensor) -> torch.Tensor:
+        """The grid itself inside the ball: steps outside it would lead nowhere."""
+        return grid * min(1.0, self.l2 / max(self._grey(grid)[1], 1e-20))

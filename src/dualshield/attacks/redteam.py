@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -173,10 +174,15 @@ class _Outcomes:
     def next_budget(self) -> float | None:
         """None when all is known."""
         if not self.plan.search:
-            return next((b for b in self.plan.budgets if self._at(b) is None), None)
+            return next((b for b in reversed(self.plan.budgets) if self._at(b) is None and not self._unfelt(b)), None)
         low, high = self._bracket()
         middle = (low + high) // 2
         return self.plan.budgets[middle] if low < high else None
+
+    def _unfelt(self, budget: float) -> dict[str, Any] | None:
+        """An attack under a larger budget that never came up to this one: it would have been the same under it."""
+        larger = (self._at(b) for b in self.plan.budgets if b > budget)
+        return next((outcome for outcome in larger if outcome and (outcome.get("reach") or math.inf) <= budget), None)
 
     def _bracket(self) -> tuple[int, int]:
         """The least successful budget lies in ``[low, high]`` as indices, as far as is known."""
@@ -192,7 +198,12 @@ class _Outcomes:
         return low, high
 
     def infer(self) -> None:
-        """The budgets that a search left out: above its least success that one again, below it nothing was found."""
+        """The budgets left out. Of a search: above its least success that one again, below it nothing was found."""
+        if not self.plan.search:
+            for budget in reversed(self.plan.budgets):
+                if self._at(budget) is None and (same := self._unfelt(budget)):
+                    self.found[self.variant, self.name, self.method, budget] = {**same, "inferred": True}
+            return
         least: dict[str, Any] | None = None
         for budget in self.plan.budgets:
             outcome = self._at(budget)

@@ -21,8 +21,9 @@ from dualshield.smoothing.statistics import Decision
 
 Against = Literal["original", "smoothing", "ours"]
 
-# What a service that tells a score averages over.
+# What a service that tells a score averages over. A network's draws cost a thousand times those of a light hash.
 SCORE_DRAWS = 32
+NETWORK_SCORE_DRAWS = 8
 
 
 @dataclass(eq=False)
@@ -79,7 +80,7 @@ class Victim:
     def noisy_distance(self, pixels: torch.Tensor, count: int, source: GaussianSource) -> float:
         """The mean Hamming distance over votes, on the forward engine and the attacker's noise."""
         if self.matcher is None:
-            return float((self.hash.code(pixels) ^ self.reference.code).sum())
+            return self._plain_distance(pixels)
         queries = self.matcher.sampler.codes(pixels, self.sigma, count, source)
         pairs = self.reference.pair(queries, count, self.matcher.sampler, source)
         return float(torch.cat([(codes ^ other).sum(-1) for codes, other in pairs]).float().mean())
@@ -112,14 +113,18 @@ class Victim:
         """One query to a service that tells its Hamming score; under smoothing the mean over its votes' distances."""
         self.queries += 1
         if self.matcher is None:
-            return float((self.hash.code(pixels) ^ self.reference.code).sum())
-        return self.noisy_distance(pixels, SCORE_DRAWS, self.matcher.source.fork("score"))
+            return self._plain_distance(pixels)
+        draws = SCORE_DRAWS if self.hash.is_light else NETWORK_SCORE_DRAWS
+        return self.noisy_distance(pixels, draws, self.matcher.source.fork("score"))
 
     def plain_score(self, pixels: torch.Tensor) -> float:
         """One query to a service that leaks the Hamming distance of its plain hash, whatever it decides by."""
         self.queries += 1
+        return self._plain_distance(pixels)
+
+    def _plain_distance(self, pixels: torch.Tensor) -> float:
         plain = self.hash if self.matcher is None else self.matcher.plain_hash
-        return float((plain.code(pixels) ^ self.reference.plain).sum())
+        return float(plain.distances(plain.code(pixels), self.reference.plain))
 
     def start(self, query: CanonicalImage, *, matching: bool = True) -> torch.Tensor:
         """Where an attack begins: the query as a file holds it, after checking that there is something to achieve."""
