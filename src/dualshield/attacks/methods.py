@@ -1,23 +1,26 @@
-"""All attacks by name, and the three variants of the defence they are run against."""
+"""All attacks by name, and the variants of the defence they are run against."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Protocol, get_args
+from typing import Literal, Protocol, get_args
 
 from dualshield.attacks import collision, eot, nes, pgd
 from dualshield.attacks.result import AttackResult, Budget
 from dualshield.attacks.space import saved
 from dualshield.attacks.victim import Against, Victim
 from dualshield.errors import InputError
-from dualshield.hardening.harden import Hardener
+from dualshield.hardening.harden import Hardener, Preset
 from dualshield.hashes import get_hash
 from dualshield.images.canonical import CanonicalImage
+from dualshield.smoothing.config import PAPER
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.profile import default_config
+
+ProtocolName = Literal["default", "paper"]
 
 # Decisions need no radius: a few votes where they agree, up to this many near the boundary, then abstention.
 DECISION_DRAWS = 1000
@@ -54,23 +57,39 @@ def get_attack(name: str) -> Attack:
 
 
 class Defence:
-    """One hash as deployed: ``original`` (plain), ``smoothing``, or ``ours`` (smoothing of a hardened reference)."""
+    """One hash as deployed: ``original`` (plain), ``smoothing``, ``hardening`` (plain but hardened), ``ours`` (both).
+
+    ``config`` is the smoothed matcher's; decisions take as few draws as they need. The protocol ``paper`` has the
+    paper's matcher and hardening instead of the hash's profile and our default preset.
+    """
 
     def __init__(
-        self, hash_name: str, against: Against, *, device: str = "cpu", source: GaussianSource | None = None
+        self,
+        hash_name: str,
+        against: Against,
+        *,
+        protocol: ProtocolName = "default",
+        device: str = "cpu",
+        source: GaussianSource | None = None,
     ) -> None:
         if against not in get_args(Against):
             raise InputError(f"unknown variant {against!r}: use one of {', '.join(get_args(Against))}")
+        if protocol not in get_args(ProtocolName):
+            raise InputError(f"unknown protocol {protocol!r}: use one of {', '.join(get_args(ProtocolName))}")
         self.against = against
         self.hash = get_hash(hash_name).to(device)
         self.hash.network.requires_grad_(False)
+        self.config = PAPER if protocol == "paper" else default_config(hash_name)
+        if against in ("original", "hardening") and protocol == "paper" and PAPER.threshold is not None:
+            self.hash = self.hash.with_threshold(PAPER.threshold)
         self._matcher: SmoothedMatcher | None = None
         self._hardener: Hardener | None = None
-        if against != "original":
-            config = replace(default_config(hash_name), target_radius=0.0, n=DECISION_DRAWS)
+        if against in ("smoothing", "ours"):
+            config = replace(self.config, target_radius=0.0, n=DECISION_DRAWS)
             self._matcher = SmoothedMatcher(self.hash, config, device=device, source=source)
-        if against == "ours":
-            self._hardener = Hardener([hash_name], device=device, source=source)
+        if against in ("hardening", "ours"):
+            preset: Preset = "paper" if protocol == "paper" else "perceptual"
+            self._hardener = Hardener([hash_name], preset=preset, device=device, source=source)
 
     def draw_from(self, source: GaussianSource) -> None:
         """Take all further noise from here: work that is resumed must not depend on what was done before."""

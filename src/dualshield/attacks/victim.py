@@ -19,7 +19,7 @@ from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.reference import Reference
 from dualshield.smoothing.statistics import Decision
 
-Against = Literal["original", "smoothing", "ours"]
+Against = Literal["original", "smoothing", "hardening", "ours"]
 
 # What a service that tells a score averages over. A network's draws cost a thousand times those of a light hash.
 SCORE_DRAWS = 32

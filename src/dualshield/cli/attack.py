@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from dualshield.attacks.methods import METHODS, Defence, get_attack
 from dualshield.attacks.result import AttackResult, Budget
+from dualshield.attacks.victim import Against
 from dualshield.cli.options import hash_option, json_option
 from dualshield.cli.output import progress
 from dualshield.errors import InputError
@@ -25,7 +26,7 @@ from dualshield.smoothing.noise import GaussianSource
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="Where the adversarial PNG (512x512) goes.")
 @click.option("--method", type=click.Choice(list(METHODS)), default="eot-pgd", show_default=True)
 @click.option("--budget", default=40.0, show_default=True, help="Largest l2 change, 512x512x3 pixels in [0,1].")
-@click.option("--against", type=click.Choice(["original", "smoothing", "ours"]), default="original", show_default=True)
+@click.option("--against", type=click.Choice(get_args(Against)), default="original", show_default=True)
 @click.option("--preview", type=click.Path(path_type=Path), help="Query, adversarial image and difference as one PNG.")
 @click.option("--seed", default=2026, show_default=True, help="Of the attack; the defender's noise is fresh.")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 from rich.table import Table
@@ -14,20 +14,26 @@ from dualshield.attacks import transformations
 from dualshield.attacks.methods import METHODS
 from dualshield.attacks.redteam import Plan, Rate, cost_of_evasion, run
 from dualshield.attacks.transformations import TransformRate
+from dualshield.attacks.victim import Against
 from dualshield.cli.options import hash_option, json_option
 from dualshield.cli.output import console, progress
 from dualshield.errors import InputError
 from dualshield.images import list_images
 
 COST_BUDGETS = (1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 90.0, 180.0)
-VARIANTS = ("original", "smoothing", "ours")
 
 
 @click.command()
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--method", "methods", multiple=True, type=click.Choice(list(METHODS)), help="Repeat it.")
 @click.option("--budget", "budgets", multiple=True, type=float, help="Repeat it; by default 40, 90 and 180.")
-@click.option("--against", "variants", multiple=True, type=click.Choice(VARIANTS), help="Repeat it; by default all.")
+@click.option(
+    "--against",
+    "variants",
+    multiple=True,
+    type=click.Choice(get_args(Against)),
+    help="Repeat it.  [default: all but hardening]",
+)
 @click.option("--limit", type=int, help="Only the first images of each folder.")
 @click.option(
     "--cost", is_flag=True, help="Find the cost of evasion by bisection over the budgets (by default 1 to 180)."

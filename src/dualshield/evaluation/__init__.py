@@ -1,0 +1,1 @@
+"""The paper's evaluation as a product: runs, tables, plots and reports."""

@@ -1,0 +1,98 @@
+"""What a run leaves behind: a folder with ``config.json`` and ``results.jsonl``, one record per pair and part.
+
+A record is ``{"key": [part, hash, variant, dataset, image, detail], "result": {...}}``. What ``detail`` and ``result``
+hold depends on the part:
+
+========== ==================================== =====================================================================
+part       detail                               result
+========== ==================================== =====================================================================
+certified  ``identity``, or a benign            decision, radius, p_lower, sigma, n, matching_votes, seconds, method
+           transformation such as ``jpeg-80``   (``smoothing``, or ``crown`` where the hash has a verifier)
+whitebox   the budget, such as ``40``           an ``AttackResult`` (``pgd``), and lpips
+adaptive   the budget, from 1 to 180            the same (``eot-pgd``); ``inferred: true`` where a search inferred it
+blackbox   the budget                           the same (``nes``)
+transforms the transformation                   decision, evaded, ssim, paper (whether the paper has it)
+collisions the other image, ``dataset/name``    decision, collided
+quality    empty                                ssim, lpips, psnr, l2, linf, seconds: hardened against original
+fid        ``hardened``, or a budget            fid, images; image is empty, dataset ``all`` for the pooled set
+========== ==================================== =====================================================================
+
+Pairs that did not match to begin with have ``{"unmatched": true}`` instead. A metric whose extra is not installed is
+null.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+from dualshield.errors import InputError
+
+Part = Literal["certified", "whitebox", "adaptive", "blackbox", "transforms", "collisions", "quality"]
+PARTS: tuple[Part, ...] = get_args(Part)
+CONFIG = "config.json"
+RESULTS = "results.jsonl"
+
+
+class Key(NamedTuple):
+    """Which piece of work a record is of."""
+
+    part: str
+    hash: str
+    variant: str
+    dataset: str
+    image: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """One finished piece of work."""
+
+    key: Key
+    result: dict[str, Any]
+
+    @property
+    def matched(self) -> bool:
+        """Whether the pair matched to begin with, so that the rest means something."""
+        return "unmatched" not in self.result
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as it is on disk, finished or not."""
+
+    folder: Path
+    config: dict[str, Any]
+    records: tuple[Record, ...]
+
+    @staticmethod
+    def open(folder: Path) -> Run:
+        """Read a run folder; lines cut short by an interruption are passed over."""
+        try:
+            config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+            text = (folder / RESULTS).read_text(encoding="utf-8", errors="replace")
+        except (OSError, ValueError) as error:
+            raise InputError(f"{folder} is not a run folder ({error}); make one with dualshield evaluate") from error
+        if not isinstance(config, dict):
+            raise InputError(f"{folder / CONFIG} does not hold a configuration; make a run with dualshield evaluate")
+        return Run(folder, config, tuple(_records(text)))
+
+    def of(self, part: str, **fields: str) -> list[Record]:
+        """Records of one part, with the given fields of their key."""
+        wanted = {"part": part, **fields}
+        return [record for record in self.records if wanted.items() <= record.key._asdict().items()]
+
+
+def _records(text: str) -> Iterator[Record]:
+    for line in text.splitlines():
+        try:
+            entry = json.loads(line)
+            key, result = Key(*entry["key"]), entry["result"]
+        except (ValueError, TypeError, KeyError):
+            continue
+        if isinstance(result, dict):
+            yield Record(key, result)
