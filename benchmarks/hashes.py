@@ -1,0 +1,115 @@
+"""Every hash: draws per second on its fast engine against torch, the time and the memory of a certificate.
+
+    python -m benchmarks.hashes [--hash NAME ...] [--json FILE]
+
+Each hash runs in a process of its own, so that its peak memory is its own. A certificate is one to a target radius of
+one sigma when all its draws agree; they are made and counted, not judged, because networks with synthetic weights
+(marked) hash nothing sensible. Keep the machine idle meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks import synthetic
+from dualshield.hashes.registry import BUILT_IN
+from dualshield.images import load_image
+from dualshield.images.samples import sample_photos
+from dualshield.smoothing.engines import make_engine
+from dualshield.smoothing.noise import GaussianSource
+from dualshield.smoothing.profile import default_config
+from dualshield.smoothing.sampler import Sampler
+from dualshield.smoothing.statistics import probability_for, proves
+
+ROUNDS = 5
+ROUND_SECONDS = 2.0
+
+
+def unanimous_draws(alpha: float) -> int:
+    """The fewest draws that prove a radius of one sigma, if all of them agree; each class gets half of alpha."""
+    null = probability_for(1.0, 1.0)
+    return next(n for n in range(1, 100_000) if proves(n, n, null, alpha / 2))
+
+
+def measure(name: str) -> dict[str, Any]:
+    """One hash in this process."""
+    hash_, real = synthetic.load(name)
+    config = default_config(name)
+    hash_ = hash_.with_lowpass(config.lowpass)
+    hash_.network.requires_grad_(False)
+    sigma = config.sigma if isinstance(config.sigma, float) else config.sigma_grid[-1]
+    pixels = load_image(sample_photos()[0]).pixels
+    source = GaussianSource.secret()
+    started = time.perf_counter()
+    samplers = {
+        "fast": Sampler(hash_, make_engine(hash_), config.noise),
+        "torch": Sampler(hash_, make_engine(hash_, "torch"), config.noise),
+    }
+    loading = time.perf_counter() - started
+
+    def draw(engine: str, draws: int) -> float:
+        begun = time.perf_counter()
+        for _ in samplers[engine].codes(pixels, sigma, draws, source.fork(engine)):
+            pass
+        return time.perf_counter() - begun
+
+    counts = {}
+    for engine, sampler in samplers.items():
+        batch = sampler.engine.batch_size
+        draw(engine, batch)
+        counts[engine] = max(2, round(ROUND_SECONDS / draw(engine, 2 * batch))) * 2 * batch
+    found: dict[str, list[float]] = {engine: [] for engine in samplers}
+    for _ in range(ROUNDS):  # in turn, so that a disturbance meets both
+        for engine, count in counts.items():
+            found[engine].append(count / draw(engine, count))
+    needed = unanimous_draws(config.alpha)
+    return {
+        "hash": name,
+        "weights": "real" if real else "synthetic",
+        "engine": samplers["fast"].engine.name,
+        "draws_per_second": statistics.median(found["fast"]),
+        "torch_draws_per_second": statistics.median(found["torch"]),
+        "certificate_draws": needed,
+        "certificate_seconds": statistics.median(draw("fast", needed) for _ in range(3)),
+        "loading_seconds": loading,
+        "peak_gigabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
+    }
+
+
+def main() -> None:
+    """Print a table, one line per hash."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hash", action="append", choices=list(BUILT_IN))
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--here", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.here:
+        print(json.dumps(measure(options.here)))
+        return
+    rows = []
+    print("| hash | weights | engine | draws/s | torch | ratio | certificate | peak memory |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name in options.hash or BUILT_IN:
+        command = [sys.executable, "-m", "benchmarks.hashes", "--here", name]
+        row = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        rows.append(row)
+        fast, slow = row["draws_per_second"], row["torch_draws_per_second"]
+        print(
+            f"| {name} | {row['weights']} | {row['engine']} | {fast:.4g} | {slow:.4g} | {fast / slow:.2f} "
+            f"| {row['certificate_seconds']:.2f} s | {row['peak_gigabytes']:.2f} GB |",
+            flush=True,
+        )
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
