@@ -170,6 +170,8 @@ class InceptionNet(nn.Module):
             self.add_module(f"mixed_{place}" if place else "mixed", block)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        # The layout in which these convolutions are fastest on a CPU.
+        x = x.contiguous(memory_format=torch.channels_last)
         for layer in self.children():
             x = layer(x)
         return x.mean((2, 3))
@@ -179,4 +181,5 @@ def build(state: Mapping[str, torch.Tensor], file: str) -> InceptionNet:
     """The network with the archive's weights."""
     net = InceptionNet()
     load_strict(net, {key.removeprefix(PREFIX): value for key, value in state.items()}, "fid", file)
+    net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return net.eval().requires_grad_(False)
