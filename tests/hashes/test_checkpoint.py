@@ -16,6 +16,7 @@ from torch import nn
 
 from dualshield.errors import ExitCode, WeightsError
 from dualshield.hashes.weights import load_strict, read_state
+from dualshield.hashes.weights.torchscript import read_script_state
 
 
 def good() -> dict[str, torch.Tensor]:
@@ -149,6 +150,26 @@ def test_torchscript_is_told_apart(tmp_path: Path) -> None:
     torch.jit.trace(nn.Linear(2, 2), torch.zeros(1, 2)).save(str(path))  # type: ignore[no-untyped-call]
     with pytest.raises(WeightsError, match=r"script\.pt: this is a TorchScript archive, expected a state_dict"):
         read_state(path, "toy")
+
+
+class Strided(nn.Module):
+    """Scripting keeps its list among the tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stride = [2, 1]
+        self.weight = nn.Parameter(torch.ones(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.weight.sum() * self.stride[0]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_script_with_a_list_of_integers(tmp_path: Path) -> None:
+    path = tmp_path / "script.pt"
+    torch.jit.script(Strided()).save(str(path))  # type: ignore[no-untyped-call]
+    assert b"build_intlist" in path.read_bytes()
+    assert {key: tensor.tolist() for key, tensor in read_script_state(path, "toy").items()} == {"weight": [1, 1, 1]}
 
 
 class Net(nn.Module):

@@ -25,7 +25,7 @@ def hashes(as_json: bool) -> None:
                 "ready": s.ready,
                 "state": s.state,
                 "detail": s.detail,
-                **(s.hash.describe() if s.hash else {}),
+                **(s.description or {}),
             }
             for s in states
         ]
@@ -33,8 +33,7 @@ def hashes(as_json: bool) -> None:
         return
     table = Table("hash", "state", "bits", "input", "threshold", "about")
     for s in states:
-        if s.hash is not None:
-            row = s.hash.describe()
+        if (row := s.description) is not None:
             table.add_row(s.name, s.state, str(row["bits"]), row["input"], f"{row['threshold']:g}", s.detail)
         else:
             table.add_row(s.name, s.state, "", "", "", _what_to_do(s))

@@ -2,7 +2,8 @@
 
 from dualshield.hashes.codes import bit_error_rate, from_hex, to_hex
 from dualshield.hashes.contract import PerceptualHash
-from dualshield.hashes.registry import DEFAULT_HASH, HashState, get_hash, hash_names, list_hashes
+from dualshield.hashes.listing import HashState, list_hashes
+from dualshield.hashes.registry import DEFAULT_HASH, get_hash, hash_names
 
 __all__ = [
     "DEFAULT_HASH",

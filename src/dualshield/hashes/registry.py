@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Literal
 
-from dualshield.errors import DualShieldError, InputError, MissingError, MissingWeightsError
+from dualshield.errors import DualShieldError, InputError
 from dualshield.hashes.contract import PerceptualHash
 
 ENTRY_POINT_GROUP = "dualshield.hashes"
@@ -33,23 +31,7 @@ BUILT_IN = {
     "c-pdq": "dualshield.hashes.c_pdq",
 }
 DEFAULT_HASH = "pdq"
-State = Literal["ready", "needs weights", "missing", "broken"]
 CARD_SUFFIXES = (".yaml", ".yml")
-
-
-@dataclass(frozen=True)
-class HashState:
-    """One line of a listing: whether a hash can be used, and if not what to do."""
-
-    name: str
-    state: State
-    detail: str
-    hash: PerceptualHash | None = None
-
-    @property
-    def ready(self) -> bool:
-        """Whether it can be used as it is."""
-        return self.state == "ready"
 
 
 def hash_names() -> list[str]:
@@ -70,22 +52,6 @@ def get_hash(spec: str) -> PerceptualHash:
 def split_names(spec: str) -> list[str]:
     """The members of ``a+b``; a card's path may contain a plus sign."""
     return [spec] if Path(spec).is_file() else spec.split("+")
-
-
-def list_hashes() -> list[HashState]:
-    """Every known hash with its state."""
-    states = []
-    for name in hash_names():
-        try:
-            hash_ = get_hash(name)
-            states.append(HashState(name, "ready", hash_.about, hash_))
-        except MissingWeightsError as error:
-            states.append(HashState(name, "needs weights", str(error)))
-        except MissingError as error:
-            states.append(HashState(name, "missing", str(error)))
-        except DualShieldError as error:
-            states.append(HashState(name, "broken", f"broken: {error}"))
-    return states
 
 
 def _loader(name: str) -> Callable[[], PerceptualHash]:

@@ -16,6 +16,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from dualshield import cache
 from dualshield.errors import InputError, MissingDependencyError
 from dualshield.hashes.contract import PerceptualHash
 from dualshield.images.frontend import Expansion
@@ -154,8 +155,6 @@ def _convert(ov: Any, hash_: PerceptualHash, file: Path, batch_size: int) -> Any
 
 def cache_file(hash_: PerceptualHash, ov_version: str, batch_size: int) -> Path:
     """Where the converted network is kept; the name covers everything that determines it."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    home = os.environ.get("DUALSHIELD_CACHE") or Path(cache) / "dualshield"
     digest = hashlib.sha256()
     for part in (
         hash_.name,
@@ -169,4 +168,4 @@ def cache_file(hash_: PerceptualHash, ov_version: str, batch_size: int) -> Path:
         digest.update(part.encode() + b"\0")
     for name, tensor in hash_.network.state_dict().items():
         digest.update(name.encode() + np.ascontiguousarray(tensor.cpu().numpy()).tobytes())
-    return Path(home) / "engines" / f"{hash_.name}-{digest.hexdigest()[:24]}.xml"
+    return cache.folder() / "engines" / f"{hash_.name}-{digest.hexdigest()[:24]}.xml"

@@ -80,6 +80,8 @@ def _unpickle(archive: zipfile.ZipFile, wrong: Callable[[str], WeightsError]) ->
                 return _rebuild
             if (module, name) == ("collections", "OrderedDict"):
                 return OrderedDict
+            if (module, name) == ("torch.jit._pickle", "build_intlist"):
+                return list
             if module == "torch" and name in STORAGES:
                 return STORAGES[name]
             raise wrong(f"holds more than numbers ({module}.{name}), which could be code; refused")
