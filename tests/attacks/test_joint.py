@@ -93,7 +93,7 @@ def test_both_cost_more_than_each_alone(toy_hash: PerceptualHash, photo: Canonic
         parts.append(replace(toy_hash, name=f"rows {half}", network=Linear(weight)))
 
     def cost(*hashes: PerceptualHash) -> float:
-        budgets = [2.0 * 1.3**i for i in range(11)]
+        budgets = [4.0 * 1.3**i for i in range(7)]
         victim = plain(photo, *hashes)
         return budgets[bisect_left(budgets, True, key=lambda b: eot.attack(victim, photo, Budget(b), steps=10).success)]
 
@@ -105,7 +105,7 @@ def test_the_smoothed_service_is_evaded_at_once(network_hash: PerceptualHash, ph
     config = MatcherConfig(sigma=0.8, lowpass=64, n=400, target_radius=0.0)
     matcher = EnsembleMatcher([(get_hash("pdq"), config), (network_hash, replace(config, lowpass=None))])
     victim = JointVictim(Victim.smoothed(member, photo) for member in matcher.members)
-    result = eot.attack(victim, photo, Budget(30.0), steps=30)
+    result = eot.attack(victim, photo, Budget(30.0), steps=20)
     check(result, photo)
     assert result.success
     assert Decision.MATCH not in said(victim, result)
@@ -289,12 +289,12 @@ def test_a_resumed_search_gives_what_an_uninterrupted_one_gives(
     network_name: str, photo_files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redteam, "get_attack", lambda name: partial(eot.attack, steps=10))
-    plan = Plan(f"pdq+{network_name}", ("eot-pgd",), (4.0, 8.0, 30.0), ("original", "smoothing"), search=True, seed=5)
+    plan = Plan(f"pdq+{network_name}", ("eot-pgd",), (4.0, 8.0, 30.0), ("smoothing",), search=True, seed=5)
     rates = redteam.run(plan, photo_files[1:2], tmp_path / "whole")
     whole = _results(tmp_path / "whole")
     assert rates[2].success == 1.0
     lines = [line for line in (tmp_path / "whole").read_text().splitlines(keepends=True) if line.strip()]
-    assert len(lines) > 3
+    assert len(lines) > 2
     (tmp_path / "resumed").write_text("".join(lines[:2]))  # the settings and one record
     resumed = redteam.run(plan, photo_files[1:2], tmp_path / "resumed")
     assert _results(tmp_path / "resumed") == whole

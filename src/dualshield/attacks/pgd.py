@@ -100,9 +100,8 @@ def attack_many(
     for index, (victim, image) in enumerate(zip(victims, images, strict=True)):
         mine = slice(index * restarts, (index + 1) * restarts)
         best = delta[mine][int(distances[mine].argmax())]
-        warnings = [VANISHED] * bool(vanished[mine].any()) + [NO_EOT] * any(
-            member.sigma > 0 for member in victim.members
-        )
+        noisy = any(member.sigma > 0 for member in victim.members)
+        warnings = [VANISHED] * bool(vanished[mine].any()) + [NO_EOT] * noisy
         results.append(judged("pgd", victim, image, best, budget, int(taken[mine].max()), started, tuple(warnings)))
     return results
 
