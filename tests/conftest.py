@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from dualshield.hashes import registry
 from dualshield.hashes.contract import PerceptualHash
 from dualshield.images import CanonicalImage, FrontEnd, load_image
 from dualshield.images.samples import sample_photos
@@ -55,3 +58,23 @@ def toy_hash() -> PerceptualHash:
     return PerceptualHash(
         name="toy", version="1", bits=64, front_end=FrontEnd.identity().grey().resize(8, 8), network=Linear(weight)
     )
+
+
+@pytest.fixture(scope="session")
+def network_hash() -> PerceptualHash:
+    """48 bits of a colour thumbnail behind a layer that saturates, with too many weights to count as light."""
+    with torch.random.fork_rng():
+        torch.manual_seed(11)
+        layers = [torch.nn.Flatten(), torch.nn.Linear(768, 96), torch.nn.Tanh(), torch.nn.Linear(96, 48, bias=False)]
+    front_end = FrontEnd.identity().resize(16, 16).normalise((0.5,) * 3, (0.5,) * 3)
+    hash_ = PerceptualHash("network", "1", 48, front_end, torch.nn.Sequential(*layers))
+    assert not hash_.is_light
+    return hash_
+
+
+@pytest.fixture
+def network_name(network_hash: PerceptualHash, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A name for it that ``get_hash`` knows."""
+    monkeypatch.setitem(sys.modules, "a_network", SimpleNamespace(load=lambda: network_hash))
+    monkeypatch.setitem(registry.BUILT_IN, "network", "a_network")
+    return "network"

@@ -64,6 +64,62 @@ def test_bad_usage(photo_files: list[Path], tmp_path: Path, capsys: pytest.Captu
         assert message in complaint(capsys), arguments
 
 
+def test_several_hashes_are_attacked_at_once(
+    photo_files: list[Path], network_name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("pdq", network_name)
+    out = tmp_path / "adv.png"
+    assert run("attack", photo_files[1], "-o", out, "--budget", 20, "--hash", "+".join(names), "--json") == 0
+    record = json.loads(capsys.readouterr().out)
+    assert (record["hash"], record["success"]) == ("pdq+network", True)
+    for hash_ in map(get_hash, names):
+        codes = [hash_.code(load_image(file).pixels) for file in (photo_files[1], out)]
+        assert not hash_.matches(*codes)
+
+
+def test_several_hashes_that_cannot_be_attacked(
+    photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program, card = tmp_path / "program", tmp_path / "program.yaml"
+    program.write_text("#!/bin/sh\necho 0123456789abcdef\n")
+    program.chmod(0o700)
+    card.write_text('name: program\nbits: 64\ncommand: [./program, "{file}"]\n')
+    for command in (("attack", photo_files[1]), ("redteam", photo_files[1].parent, "--limit", 1)):
+        for name, message in (
+            ("pdq+nope", "unknown hash 'nope'"),
+            ("pdq+", "unknown hash ''"),
+            ("pdq+pdq", "different ones"),
+            (f"pdq+{card}", "program has no gradient"),
+        ):
+            assert run(*command, "--hash", name) == 2, name
+            assert message in complaint(capsys), name
+
+
+def test_redteam_on_several_hashes_and_its_resume(
+    photo_files: list[Path],
+    network_name: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    shutil.copy(photo_files[1], folder)
+    arguments = ("redteam", folder, "--hash", f"pdq+{network_name}", "--method", "eot-pgd", "--against", "original")
+    budgets = ("--cost", "--budget", 0.5, "--budget", 30)
+    assert run(*arguments, *budgets) == 0
+    shown = capsys.readouterr().out
+    assert "cost of evasion, original, eot-pgd: " in shown
+    assert (tmp_path / "redteam-pdq+network.journal").is_file()
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("attacked again")
+
+    monkeypatch.setattr("dualshield.attacks.redteam.get_attack", lambda name: never)
+    assert run(*arguments, *budgets, "--json") == 0
+    assert [rate["success"] for rate in json.loads(capsys.readouterr().out)] == [0.0, 1.0]
+
+
 def test_redteam_and_its_resume(
     photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,22 @@ def test_json_per_image(photo: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert json.loads(capsys.readouterr().out) == record
 
 
+def test_several_hashes_in_one_name(
+    photo: Path, network_name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("harden", photo, "-o", f"{tmp_path}/out/", "--steps", 2, "--n", 20, "--json")
+    assert run(*arguments, "--hash", f"pdq+{network_name}") == 0
+    record = json.loads(capsys.readouterr().out)
+    assert (record["hash"], set(record["radii"])) == ("pdq+network", {"pdq", "network"})
+    # The same as repeating the option, and so the same run: nothing is done again.
+    assert run(*arguments, "--hash", "pdq", "--hash", network_name) == 0
+    assert json.loads(capsys.readouterr().out) == record
+    for names, message in ((("pdq+pdq",), "different"), (("pdq+nope",), "nope"), (("pdq+network", "pdq"), "different")):
+        options = [part for name in names for part in ("--hash", name)]
+        assert run(*arguments, *options) == 2, names
+        assert message in complaint(capsys), names
+
+
 def test_text_and_preview(photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     preview = tmp_path / "preview.png"
     assert run("harden", photo, "-o", tmp_path / "out.png", "--format", "png", "--preview", preview, *FAST) == 0

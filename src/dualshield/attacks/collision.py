@@ -1,11 +1,13 @@
 """A targeted white-box attack: push an unrelated image into a match with the reference.
 
 The same adaptive search as `eot`, turned round. The answer to it is the certificate of the other class: within the
-certified radius of a non-match no such attack can succeed.
+certified radius of a non-match no such attack can succeed. Where several hashes are asked, one that matches is enough:
+they are tried one after the other, each with the whole budget.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -15,14 +17,14 @@ from dualshield.attacks.eot import DRAWS, STEPS, Search
 from dualshield.attacks.judge import judged
 from dualshield.attacks.objective import join_margin
 from dualshield.attacks.result import AttackResult, Budget
-from dualshield.attacks.victim import Victim
+from dualshield.attacks.victim import Target, Victim
 from dualshield.images.canonical import CanonicalImage
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.statistics import Decision
 
 
 def attack(
-    victim: Victim,
+    victim: Target,
     query: CanonicalImage,
     budget: Budget,
     *,
@@ -35,10 +37,19 @@ def attack(
     victim.require_differentiable()
     pixels = victim.start(query, matching=False)
     started = time.perf_counter()
+    source = GaussianSource.from_seed(seed)
+    nearest, best, taken = math.inf, torch.zeros_like(pixels), 0
+    warnings: tuple[str, ...] = ()
+    for member in victim.members:
+        search = Search(member, pixels, source, draws, _joining)
+        found = search.run(budget, steps, progress, sign=-1.0)
+        taken += steps
+        if (distance := search.reached / member.boundary) < nearest:
+            nearest, best, warnings = distance, found, search.warnings
+        if nearest < 1:
+            break
+    return judged("collision", victim, pixels, best, budget, taken, started, warnings, wanted=Decision.MATCH)
 
-    def objective(margins: torch.Tensor, signs: torch.Tensor) -> torch.Tensor:
-        return join_margin(margins, signs, victim.hash.max_distance)
 
-    search = Search(victim, pixels, GaussianSource.from_seed(seed), draws, objective)
-    best = search.run(budget, steps, progress, sign=-1.0)
-    return judged("collision", victim, pixels, best, budget, steps, started, search.warnings, wanted=Decision.MATCH)
+def _joining(member: Victim, margins: torch.Tensor, signs: torch.Tensor) -> torch.Tensor:
+    return join_margin(margins, signs, member.hash.max_distance)

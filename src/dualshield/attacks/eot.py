@@ -11,6 +11,7 @@ the shortest change of the linearised hash (`linearised`), which alone is mostly
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -18,10 +19,10 @@ import torch
 
 from dualshield.attacks import linearised
 from dualshield.attacks.judge import VANISHED, judged
-from dualshield.attacks.objective import flip_margin, needed_flips
+from dualshield.attacks.objective import flip_margin, needed_flips, together
 from dualshield.attacks.result import AttackResult, Budget
 from dualshield.attacks.space import project, saved
-from dualshield.attacks.victim import Victim
+from dualshield.attacks.victim import Target, Victim
 from dualshield.images.canonical import CanonicalImage
 from dualshield.smoothing.noise import GaussianSource
 
@@ -36,7 +37,7 @@ CHECK_DRAWS = 64
 
 
 def attack(
-    victim: Victim,
+    victim: Target,
     query: CanonicalImage,
     budget: Budget,
     *,
@@ -49,54 +50,64 @@ def attack(
     victim.require_differentiable()
     pixels = victim.start(query)
     started = time.perf_counter()
-    flips = needed_flips(victim.hash.max_distance, victim.hash.bits)
-
-    def objective(margins: torch.Tensor, signs: torch.Tensor) -> torch.Tensor:
-        return flip_margin(margins, signs, flips)
-
-    search = Search(victim, pixels, GaussianSource.from_seed(seed), draws, objective)
-    plain_and_light = not victim.sigma and victim.hash.is_light
-    start = linearised.flip(victim, pixels, budget.l2, ROUNDS) if plain_and_light else None
-    if start is not None and search.distance(start) > victim.hash.max_distance:
+    search = Search(victim, pixels, GaussianSource.from_seed(seed), draws, _evading)
+    start = _linearised_start(victim, pixels, budget)
+    if start is not None and search.distance(start) > victim.boundary:
         best, steps = start, ROUNDS  # without noise, evaded is evaded
     else:
         best = search.run(budget, steps, progress, start=start)
     return judged("eot-pgd", victim, pixels, best, budget, steps, started, search.warnings)
 
 
-Objective = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+def _linearised_start(victim: Target, pixels: torch.Tensor, budget: Budget) -> torch.Tensor | None:
+    """Of the plain light members, each within an equal share: changes for different hashes are nearly orthogonal."""
+    start = None
+    for member in victim.members:
+        if not member.sigma and member.hash.is_light:
+            own = linearised.flip(member, pixels, budget.l2 / len(victim.members) ** 0.5, ROUNDS)
+            start = own if start is None else project(pixels, start + own, budget.l2)
+    return start
+
+
+def _evading(member: Victim, margins: torch.Tensor, signs: torch.Tensor) -> torch.Tensor:
+    return flip_margin(margins, signs, needed_flips(member.hash.max_distance, member.hash.bits))
+
+
+Objective = Callable[[Victim, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class Search:
     """Gradients and distances of the smoothed matcher, on the attacker's own noise."""
 
     def __init__(
-        self, victim: Victim, pixels: torch.Tensor, source: GaussianSource, draws: int, objective: Objective
+        self, victim: Target, pixels: torch.Tensor, source: GaussianSource, draws: int, objective: Objective
     ) -> None:
         self.victim = victim
         self.pixels = pixels
         self.source = source
-        self.draws = draws if victim.sigma else 1
+        self.draws = draws
         self.objective = objective
         self.zero_gradients = 0
+        self.reached = math.nan  # the distance of what the last run found
 
     def direction(self, delta: torch.Tensor) -> torch.Tensor:
-        """The normalised descent direction of the averaged objective."""
-        moving = delta.detach().requires_grad_()
-        image = self.pixels + moving
-        if not self.victim.sigma:
-            # Without noise, rounding to 8 bits decides: look at the saved image, with the gradient of the exact one.
-            image = image + (saved(image) - image).detach()
-        margins = self.victim.noisy_margins(image, self.draws, self.source)
-        loss = self.objective(margins, self.victim.reference_signs(self.draws, self.source)).mean()
-        gradient = torch.autograd.grad(loss, moving)[0]
-        length = gradient.norm()
-        self.zero_gradients += int(length == 0 and loss > 0)
-        direction: torch.Tensor = -gradient / length.clamp_min(1e-20)
-        return direction
+        """The normalised descent direction of the averaged objective, for all members together."""
+        gradients, losses = [], []
+        for member in self.victim.members:
+            moving = delta.detach().requires_grad_()
+            image = self.pixels + moving
+            if not member.sigma:
+                # Without noise, rounding to 8 bits decides: look at the saved image, with the exact one's gradient.
+                image = image + (saved(image) - image).detach()
+            margins = member.noisy_margins(image, self.draws, self.source)
+            loss = self.objective(member, margins, member.reference_signs(self.draws, self.source)).mean()
+            gradients.append(torch.autograd.grad(loss, moving)[0])
+            losses.append(loss.detach())
+            self.zero_gradients += int(loss > 0 and not gradients[-1].any())
+        return -together(gradients, losses)
 
     def distance(self, delta: torch.Tensor) -> float:
-        """The mean Hamming distance of the saved image to the reference, on draws of their own."""
+        """The mean distance of the saved image to the reference, on draws of their own."""
         return self.victim.noisy_distance(saved(self.pixels + delta), CHECK_DRAWS, self.source)
 
     def run(
@@ -125,6 +136,7 @@ class Search:
                 best, best_value, changed_at = delta, value, step
             elif step - changed_at >= 2 * CHECK_EVERY:
                 step_size, changed_at, delta, velocity = step_size / 2, step, best, torch.zeros_like(velocity)
+        self.reached = sign * best_value
         return best
 
     @property

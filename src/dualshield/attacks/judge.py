@@ -8,7 +8,7 @@ import torch
 
 from dualshield.attacks.result import AttackResult, Budget
 from dualshield.attacks.space import saved_within
-from dualshield.attacks.victim import Victim
+from dualshield.attacks.victim import Target
 from dualshield.images.canonical import CanonicalImage
 from dualshield.images.quality import compare
 from dualshield.smoothing.statistics import Decision
@@ -19,7 +19,7 @@ LOST_BY_SAVING = "success vanished after saving as 8-bit PNG"
 
 def judged(
     method: str,
-    victim: Victim,
+    victim: Target,
     query: torch.Tensor,
     delta: torch.Tensor,
     budget: Budget,
@@ -34,12 +34,10 @@ def judged(
     def succeeded(decision: Decision) -> bool:
         return decision != Decision.MATCH if wanted is None else decision == wanted
 
-    queries = victim.queries
     image = saved_within(query, delta, budget.l2)
-    decision = victim.decide(image)
-    success_float = succeeded(victim.decide((query + delta).clamp(0, 1)))
+    decision = victim.decision(image)  # no query: the judge is not the attacker
+    success_float = succeeded(victim.decision((query + delta).clamp(0, 1)))
     success = succeeded(decision)
-    victim.queries = queries  # the judge is not the attacker
     if success_float and not success:
         warnings = (*warnings, LOST_BY_SAVING)
     quality = compare(query.cpu(), image.cpu())
@@ -52,7 +50,7 @@ def judged(
         l2=quality.l2,
         linf=quality.linf,
         ssim=quality.ssim,
-        queries=queries,
+        queries=victim.queries,
         steps=steps,
         seconds=time.perf_counter() - started,
         warnings=warnings,

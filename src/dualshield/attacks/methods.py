@@ -8,14 +8,17 @@ from functools import partial
 from typing import Literal, Protocol, get_args
 
 from dualshield.attacks import collision, eot, nes, pgd
+from dualshield.attacks.joint import JointVictim
 from dualshield.attacks.result import AttackResult, Budget
 from dualshield.attacks.space import saved
-from dualshield.attacks.victim import Against, Victim
+from dualshield.attacks.victim import Against, Target, Victim
 from dualshield.errors import InputError
 from dualshield.hardening.harden import Hardener, Preset
-from dualshield.hashes import get_hash
+from dualshield.hashes import PerceptualHash, get_hash
+from dualshield.hashes.registry import split_names
 from dualshield.images.canonical import CanonicalImage
-from dualshield.smoothing.config import PAPER
+from dualshield.smoothing.config import PAPER, MatcherConfig
+from dualshield.smoothing.ensemble import EnsembleMatcher, check_members
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.profile import default_config
@@ -31,7 +34,7 @@ class Attack(Protocol):
 
     def __call__(
         self,
-        victim: Victim,
+        victim: Target,
         query: CanonicalImage,
         budget: Budget,
         *,
@@ -57,10 +60,11 @@ def get_attack(name: str) -> Attack:
 
 
 class Defence:
-    """One hash as deployed: ``original`` (plain), ``smoothing``, ``hardening`` (plain but hardened), ``ours`` (both).
+    """A hash as deployed: ``original`` (plain), ``smoothing``, ``hardening`` (plain but hardened), ``ours`` (both).
 
-    ``config`` is the smoothed matcher's; decisions take as few draws as they need. The protocol ``paper`` has the
-    paper's matcher and hardening instead of the hash's profile and our default preset.
+    Or several, as ``a+b``: each member has its own matcher, at alpha divided by their number, and hardening serves all.
+    Decisions take as few draws as they need. The protocol ``paper`` has the paper's matcher and hardening instead of
+    the hash's profile and our default preset.
     """
 
     def __init__(
@@ -77,23 +81,25 @@ class Defence:
         if protocol not in get_args(ProtocolName):
             raise InputError(f"unknown protocol {protocol!r}: use one of {', '.join(get_args(ProtocolName))}")
         self.against = against
-        self.hash = get_hash(hash_name).to(device)
-        self.hash.network.requires_grad_(False)
-        self.config = PAPER if protocol == "paper" else default_config(hash_name)
-        if against in ("original", "hardening") and protocol == "paper" and PAPER.threshold is not None:
-            self.hash = self.hash.with_threshold(PAPER.threshold)
-        self._matcher: SmoothedMatcher | None = None
+        names = split_names(hash_name)
+        self.hashes = [get_hash(name).to(device) for name in names]
+        if len(names) > 1:
+            check_members([hash_.name for hash_ in self.hashes])
+        if protocol == "paper" and PAPER.threshold is not None:
+            self.hashes = [hash_.with_threshold(PAPER.threshold) for hash_ in self.hashes]
+        self._matchers: tuple[SmoothedMatcher, ...] = ()
         self._hardener: Hardener | None = None
         if against in ("smoothing", "ours"):
-            config = replace(self.config, target_radius=0.0, n=DECISION_DRAWS)
-            self._matcher = SmoothedMatcher(self.hash, config, device=device, source=source)
+            configs = [PAPER if protocol == "paper" else default_config(name) for name in names]
+            configs = [replace(config, target_radius=0.0, n=DECISION_DRAWS) for config in configs]
+            self._matchers = _matchers(list(zip(self.hashes, configs, strict=True)), device, source)
         if against in ("hardening", "ours"):
             preset: Preset = "paper" if protocol == "paper" else "perceptual"
             self._hardener = Hardener([hash_name], preset=preset, device=device, source=source)
 
     def draw_from(self, source: GaussianSource) -> None:
         """Take all further noise from here: work that is resumed must not depend on what was done before."""
-        parts: list[Hardener | SmoothedMatcher] = [] if self._matcher is None else [self._matcher]
+        parts: list[Hardener | SmoothedMatcher] = [*self._matchers]
         if self._hardener is not None:
             parts += [self._hardener, *self._hardener.matchers.values()]
         for part in parts:
@@ -106,8 +112,18 @@ class Defence:
             image = replace(image, pixels=image.pixels + delta.cpu())
         return replace(image, pixels=saved(image.pixels))
 
-    def victim(self, published: CanonicalImage) -> Victim:
-        """The matcher with this reference enrolled."""
-        if self._matcher is None:
-            return Victim.plain(self.hash, published)
-        return Victim.smoothed(self._matcher, published)
+    def victim(self, published: CanonicalImage) -> Target:
+        """The service with this reference enrolled."""
+        if self._matchers:
+            members = [Victim.smoothed(matcher, published) for matcher in self._matchers]
+        else:
+            members = [Victim.plain(hash_, published) for hash_ in self.hashes]
+        return members[0] if len(members) == 1 else JointVictim(members)
+
+
+def _matchers(
+    members: list[tuple[PerceptualHash, MatcherConfig]], device: str, source: GaussianSource | None
+) -> tuple[SmoothedMatcher, ...]:
+    if len(members) == 1:
+        return (SmoothedMatcher(*members[0], device=device, source=source),)
+    return EnsembleMatcher(members, device=device, source=source).members

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 
 from dualshield.attacks.judge import judged
 from dualshield.attacks.result import AttackResult, Budget
-from dualshield.attacks.victim import Victim
+from dualshield.attacks.victim import Target
 from dualshield.images.canonical import CanonicalImage
 from dualshield.smoothing.statistics import Decision
 
@@ -29,7 +29,7 @@ GRID = 64
 
 
 def attack(
-    victim: Victim,
+    victim: Target,
     query: CanonicalImage,
     budget: Budget,
     *,

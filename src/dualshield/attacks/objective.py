@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from dualshield.hashes.margins import relative
@@ -30,6 +32,21 @@ def flip_margin(margins: torch.Tensor, signs: torch.Tensor, flips: int) -> torch
 def needed_flips(max_distance: int, bits: int) -> int:
     """How many bits must flip so that a query no longer matches, with some to spare."""
     return min(bits, max_distance + 1 + SLACK_BITS)
+
+
+def together(gradients: Sequence[torch.Tensor], losses: Sequence[torch.Tensor]) -> torch.Tensor:
+    """One direction that serves every member of a service: ``(..., 3, h, w)`` from theirs, with their losses ``(...)``.
+
+    Gradients of different hashes differ in length by their networks, not by what a member needs. So each counts at unit
+    length, and for its share of the loss that is left: a member that is evaded with something to spare pulls no more.
+    """
+    total = torch.stack(list(losses)).sum(0)
+    direction = torch.zeros_like(gradients[0])
+    for gradient, loss in zip(gradients, losses, strict=True):
+        length = gradient.flatten(-3).norm(dim=-1).clamp_min(1e-20)
+        share = torch.where(total > 0, loss / total, 0)
+        direction = direction + share[..., None, None, None] * (gradient / length[..., None, None, None])
+    return direction
 
 
 def join_margin(margins: torch.Tensor, signs: torch.Tensor, max_distance: int) -> torch.Tensor:

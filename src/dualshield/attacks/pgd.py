@@ -3,22 +3,24 @@
 RGB space, focused flip-margin objective, 300 steps of 1/255, three random starts, early stop as soon as the base
 hash is evaded, projection onto the l2 budget and the pixel range. Against a smoothed matcher it still follows the base
 hash (behind the deployed low-pass, without noise), as in the paper, and is judged by the smoothed decision on fresh
-noise: `eot` is the adaptive one.
+noise: `eot` is the adaptive one. Of several hashes it follows all that are not evaded yet, and stops when all are.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 
 from dualshield.attacks.judge import VANISHED, judged
-from dualshield.attacks.objective import flip_margin, needed_flips
+from dualshield.attacks.objective import flip_margin, needed_flips, together
 from dualshield.attacks.result import AttackResult, Budget
 from dualshield.attacks.space import project
-from dualshield.attacks.victim import Victim
+from dualshield.attacks.victim import Target
 from dualshield.errors import InputError
+from dualshield.hashes.contract import PerceptualHash
 from dualshield.images.canonical import CanonicalImage
 
 STEPS = 300
@@ -29,7 +31,7 @@ NO_EOT = "a randomised matcher was attacked without averaging over its noise; tr
 
 
 def attack(
-    victim: Victim,
+    victim: Target,
     query: CanonicalImage,
     budget: Budget,
     *,
@@ -46,7 +48,7 @@ def attack(
 
 
 def attack_many(
-    victims: Sequence[Victim],
+    victims: Sequence[Target],
     queries: Sequence[CanonicalImage],
     budget: Budget,
     *,
@@ -56,34 +58,36 @@ def attack_many(
     seed: int = 2026,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[AttackResult]:
-    """The same on several pairs under one hash: images and restarts are one batch, which a GPU likes."""
-    hash_ = victims[0].hash
-    if any(victim.hash is not hash_ for victim in victims):
+    """The same on several pairs under the same hashes: images and restarts are one batch, which a GPU likes."""
+    hashes = [member.hash for member in victims[0].members]
+    if any([member.hash for member in victim.members] != hashes for victim in victims):
         raise InputError("pgd: attack one hash at a time, pairs of several cannot share a batch")
     victims[0].require_differentiable()
     images = [victim.start(query) for victim, query in zip(victims, queries, strict=True)]
     started = time.perf_counter()
     pixels = torch.stack(images).repeat_interleave(restarts, 0)
-    signs = torch.stack([victim.signs for victim in victims]).repeat_interleave(restarts, 0)
+    bases = [
+        _Base(hash_, torch.stack([victim.members[i].signs for victim in victims]).repeat_interleave(restarts, 0))
+        for i, hash_ in enumerate(hashes)
+    ]
     # Every image gets the same random starts, whatever it shares its batch with.
     generator = torch.Generator().manual_seed(seed)
     noise = (torch.rand(restarts, *images[0].shape, generator=generator) * 2 - 1).to(pixels.device)
     delta = project(pixels, START * noise.repeat(len(images), 1, 1, 1), budget.l2)
-    flips = needed_flips(hash_.max_distance, hash_.bits)
     active = torch.ones(len(delta), dtype=torch.bool, device=pixels.device)
     taken = torch.zeros(len(delta), dtype=torch.long)
     vanished = torch.zeros(len(delta), dtype=torch.bool)
     for step in range(1, steps + 1):
         chosen = active.nonzero().flatten()
-        moving = delta[chosen].requires_grad_()
-        margins = hash_.margins(pixels[chosen] + moving)
-        evaded = (margins.detach() * signs[chosen] < 0).sum(-1) > hash_.max_distance
-        loss = flip_margin(margins, signs[chosen], flips)
-        gradient = torch.autograd.grad(loss.sum(), moving)[0]
-        vanished[chosen.cpu()] |= ((gradient.flatten(1).abs().amax(1) == 0) & (loss > 0)).cpu()
+        here = delta[chosen]
+        looks = [base.look(pixels[chosen], here, chosen) for base in bases]
+        for look in looks:
+            vanished[chosen.cpu()] |= ((look.gradient.flatten(1).abs().amax(1) == 0) & (look.loss > 0)).cpu()
+        evaded = torch.stack([look.distance for look in looks]).amin(0) > 1
         stay = evaded if early_stop else torch.zeros_like(evaded)
-        moved = project(pixels[chosen], moving.detach() - STEP_SIZE * gradient.sign(), budget.l2)
-        delta[chosen] = torch.where(stay[:, None, None, None], moving.detach(), moved)
+        gradient = together([look.gradient for look in looks], [look.loss for look in looks])
+        moved = project(pixels[chosen], here - STEP_SIZE * gradient.sign(), budget.l2)
+        delta[chosen] = torch.where(stay[:, None, None, None], here, moved)
         active[chosen[stay]] = False
         taken[chosen.cpu()] = step
         progress(step, steps)
@@ -91,11 +95,40 @@ def attack_many(
             break
     # The paper keeps the first success; among several, the one that flips most survives rounding best.
     with torch.no_grad():
-        flipped = (hash_.margins(pixels + delta) * signs < 0).sum(-1)
+        distances = torch.stack([base.distance(base.hash.margins(pixels + delta)) for base in bases]).amin(0)
     results = []
     for index, (victim, image) in enumerate(zip(victims, images, strict=True)):
         mine = slice(index * restarts, (index + 1) * restarts)
-        best = delta[mine][int(flipped[mine].argmax())]
-        warnings = [VANISHED] * bool(vanished[mine].any()) + [NO_EOT] * bool(victim.matcher)
+        best = delta[mine][int(distances[mine].argmax())]
+        noisy = any(member.sigma > 0 for member in victim.members)
+        warnings = [VANISHED] * bool(vanished[mine].any()) + [NO_EOT] * noisy
         results.append(judged("pgd", victim, image, best, budget, int(taken[mine].max()), started, tuple(warnings)))
     return results
+
+
+@dataclass(frozen=True, eq=False)
+class _Look:
+    """One hash at a batch of images."""
+
+    loss: torch.Tensor
+    gradient: torch.Tensor
+    distance: torch.Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class _Base:
+    """One plain hash, and the codes to get away from, as -1 and 1."""
+
+    hash: PerceptualHash
+    signs: torch.Tensor
+
+    def look(self, pixels: torch.Tensor, delta: torch.Tensor, rows: torch.Tensor) -> _Look:
+        moving = delta.detach().requires_grad_()
+        margins = self.hash.margins(pixels + moving)
+        loss = flip_margin(margins, self.signs[rows], needed_flips(self.hash.max_distance, self.hash.bits))
+        gradient = torch.autograd.grad(loss.sum(), moving)[0]
+        return _Look(loss.detach(), gradient, self.distance(margins.detach(), rows))
+
+    def distance(self, margins: torch.Tensor, rows: torch.Tensor | slice = slice(None)) -> torch.Tensor:
+        """Flipped bits in units of the boundary."""
+        return (margins * self.signs[rows] < 0).sum(-1) / self.hash.boundary

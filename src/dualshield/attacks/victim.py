@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -26,8 +27,75 @@ SCORE_DRAWS = 32
 NETWORK_SCORE_DRAWS = 8
 
 
+class Target(ABC):
+    """What attacks need of a service with one enrolled reference, whether it asks one hash or several."""
+
+    queries: int
+
+    @property
+    @abstractmethod
+    def members(self) -> tuple[Victim, ...]:
+        """Its hashes: gradients go through them one by one."""
+
+    @property
+    @abstractmethod
+    def boundary(self) -> float:
+        """The distance beyond which a query does not match any more."""
+
+    @abstractmethod
+    def decision(self, pixels: torch.Tensor) -> Decision:
+        """What the service answers; ``decide`` counts it as a query."""
+
+    @abstractmethod
+    def distance(self, pixels: torch.Tensor) -> float:
+        """What a service that tells its score would tell; ``score`` counts it as a query."""
+
+    @abstractmethod
+    def plain_distance(self, pixels: torch.Tensor) -> float:
+        """The same without any noise; ``plain_score`` counts it as a query."""
+
+    @abstractmethod
+    def noisy_distance(self, pixels: torch.Tensor, count: int, source: GaussianSource) -> float:
+        """The attacker's own estimate of the distance, on its own noise."""
+
+    def decide(self, pixels: torch.Tensor) -> Decision:
+        """One query to the service."""
+        self.queries += 1
+        return self.decision(pixels)
+
+    def score(self, pixels: torch.Tensor) -> float:
+        """One query to a service that tells its score."""
+        self.queries += 1
+        return self.distance(pixels)
+
+    def plain_score(self, pixels: torch.Tensor) -> float:
+        """One query to a service that leaks the score of the plain hash, whatever it decides by."""
+        self.queries += 1
+        return self.plain_distance(pixels)
+
+    def require_differentiable(self) -> None:
+        """White-box attacks need gradients; a hash without any can only be attacked by queries."""
+        for member in self.members:
+            if not member.hash.is_differentiable:
+                raise InputError(f"hash {member.hash.name} has no gradient: only black-box attacks (nes) can be used")
+
+    def start(self, query: CanonicalImage, *, matching: bool = True) -> torch.Tensor:
+        """Where an attack begins: the query as a file holds it, after checking that there is something to achieve."""
+        pixels = saved(query.pixels).to(self.members[0].hash.device)
+        name = self.members[0].reference.name
+        decision = self.decision(pixels)
+        self.queries = 0
+        if matching and decision != Decision.MATCH:
+            raise NothingToAttackError(
+                f"{query.name} does not match {name} to begin with ({decision.value}): nothing to evade"
+            )
+        if not matching and decision == Decision.MATCH:
+            raise NothingToAttackError(f"{query.name} matches {name} already: nothing to collide")
+        return pixels
+
+
 @dataclass(eq=False)
-class Victim:
+class Victim(Target):
     """A plain hash, or a smoothed matcher (``matcher`` set), with one enrolled reference.
 
     ``hash`` is what gradients go through: behind the matcher's low-pass where there is one. ``code`` is what queries
@@ -51,6 +119,16 @@ class Victim:
         return Victim(matcher.hash, matcher.enroll(reference), matcher)
 
     @property
+    def members(self) -> tuple[Victim, ...]:
+        """One hash is all there is to evade."""
+        return (self,)
+
+    @property
+    def boundary(self) -> float:
+        """The Hamming distance between those that match and those that do not."""
+        return self.hash.boundary
+
+    @property
     def sigma(self) -> float:
         """The noise an adaptive attacker has to average over; 0 for a plain hash."""
         return self.reference.sigma if self.matcher else 0.0
@@ -59,11 +137,6 @@ class Victim:
     def signs(self) -> torch.Tensor:
         """The reference's bits as -1 and 1, on the hash's device."""
         return signs(self.reference.code).to(self.hash.device)
-
-    def require_differentiable(self) -> None:
-        """White-box attacks need gradients; a hash without any can only be attacked by queries."""
-        if not self.hash.is_differentiable:
-            raise InputError(f"hash {self.hash.name} has no gradient: only black-box attacks (nes) can be used")
 
     def noisy_margins(self, pixels: torch.Tensor, count: int, source: GaussianSource) -> torch.Tensor:
         """Margins ``(count, bits)`` under the deployed kind of noise, differentiable; without noise, one row."""
@@ -80,7 +153,7 @@ class Victim:
     def noisy_distance(self, pixels: torch.Tensor, count: int, source: GaussianSource) -> float:
         """The mean Hamming distance over votes, on the forward engine and the attacker's noise."""
         if self.matcher is None:
-            return self._plain_distance(pixels)
+            return self.plain_distance(pixels)
         queries = self.matcher.sampler.codes(pixels, self.sigma, count, source)
         pairs = self.reference.pair(queries, count, self.matcher.sampler, source)
         return float(torch.cat([(codes ^ other).sum(-1) for codes, other in pairs]).float().mean())
@@ -100,41 +173,22 @@ class Victim:
     def _expansion(self) -> Expansion:
         return self.hash.front_end.expansion().to(self.hash.device)
 
-    def decide(self, pixels: torch.Tensor) -> Decision:
-        """One query to the service."""
-        self.queries += 1
+    def decision(self, pixels: torch.Tensor) -> Decision:
+        """By the plain hash's matching rule, or by votes on the defender's noise."""
         if self.matcher is None:
             matched = bool(self.hash.matches(self.hash.code(pixels), self.reference.code))
             return Decision.MATCH if matched else Decision.NO_MATCH
         image = CanonicalImage(pixels.cpu(), "query")
         return self.matcher.match(self.reference, image).decision
 
-    def score(self, pixels: torch.Tensor) -> float:
-        """One query to a service that tells its Hamming score; under smoothing the mean over its votes' distances."""
-        self.queries += 1
+    def distance(self, pixels: torch.Tensor) -> float:
+        """The Hamming distance; under smoothing the mean over the votes' distances."""
         if self.matcher is None:
-            return self._plain_distance(pixels)
+            return self.plain_distance(pixels)
         draws = SCORE_DRAWS if self.hash.is_light else NETWORK_SCORE_DRAWS
         return self.noisy_distance(pixels, draws, self.matcher.source.fork("score"))
 
-    def plain_score(self, pixels: torch.Tensor) -> float:
-        """One query to a service that leaks the Hamming distance of its plain hash, whatever it decides by."""
-        self.queries += 1
-        return self._plain_distance(pixels)
-
-    def _plain_distance(self, pixels: torch.Tensor) -> float:
+    def plain_distance(self, pixels: torch.Tensor) -> float:
+        """The Hamming distance of the plain hash."""
         plain = self.hash if self.matcher is None else self.matcher.plain_hash
         return float(plain.distances(plain.code(pixels), self.reference.plain))
-
-    def start(self, query: CanonicalImage, *, matching: bool = True) -> torch.Tensor:
-        """Where an attack begins: the query as a file holds it, after checking that there is something to achieve."""
-        pixels = saved(query.pixels).to(self.hash.device)
-        decision = self.decide(pixels)
-        self.queries = 0
-        if matching and decision != Decision.MATCH:
-            raise NothingToAttackError(
-                f"{query.name} does not match {self.reference.name} to begin with ({decision.value}): nothing to evade"
-            )
-        if not matching and decision == Decision.MATCH:
-            raise NothingToAttackError(f"{query.name} matches {self.reference.name} already: nothing to collide")
-        return pixels

@@ -36,7 +36,8 @@ def attack(reference: str, query: str | None, hash_name: str, as_json: bool, **o
     """Attack the match of QUERY (by default the published reference itself) with REFERENCE.
 
     With --against ours the reference is hardened first, and without QUERY the attacker starts from the hardened
-    image, the only one that was published. For collisions QUERY is an unrelated image.
+    image, the only one that was published. For collisions QUERY is an unrelated image. With --hash A+B all hashes have
+    to be evaded at once, and a collision with any of them is one.
     """
     budget = Budget(options["budget"])
     method = options["method"]

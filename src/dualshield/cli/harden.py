@@ -33,7 +33,7 @@ DRY_RUN_DRAWS = 200
     default=(DEFAULT_HASH,),
     show_default=True,
     metavar="NAME|CARD.yaml",
-    help="Repeat it to harden for several hashes at once.",
+    help="A+B, or repeat it, to harden for several hashes at once.",
 )
 @click.option("--preset", type=click.Choice(["perceptual", "paper"]), default="perceptual", show_default=True)
 @click.option("--strength", default=1.0, show_default=True, help="1 is imperceptible; up to 4, and then it is not.")

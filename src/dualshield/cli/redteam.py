@@ -18,6 +18,7 @@ from dualshield.attacks.victim import Against
 from dualshield.cli.options import hash_option, json_option
 from dualshield.cli.output import console, progress
 from dualshield.errors import InputError
+from dualshield.hashes.registry import split_names
 from dualshield.images import list_images
 
 COST_BUDGETS = (1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 90.0, 180.0)
@@ -49,7 +50,10 @@ COST_BUDGETS = (1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 90.0, 180.0)
 @hash_option
 @json_option
 def redteam(folders: tuple[Path, ...], hash_name: str, as_json: bool, **options: Any) -> None:
-    """Attack every image of FOLDERS as published, and print success rates by variant, method and budget."""
+    """Attack every image of FOLDERS as published, and print success rates by variant, method and budget.
+
+    With --hash A+B a match by any of the hashes is one: only what evades all of them counts.
+    """
     defaults = Plan(hash_name)
     if options["limit"] is not None and options["limit"] < 1:
         raise InputError(f"limit {options['limit']} is below 1")
@@ -68,7 +72,8 @@ def redteam(folders: tuple[Path, ...], hash_name: str, as_json: bool, **options:
             raise InputError("--transforms has neither methods nor budgets")
         _transforms(plan, files, as_json)
         return
-    journal = options["journal"] or Path(f"redteam-{Path(hash_name).stem}.journal")
+    members = "+".join(Path(name).stem for name in split_names(hash_name))
+    journal = options["journal"] or Path(f"redteam-{members}.journal")
     with progress() as bar:
         task = bar.add_task("attacking", total=None)
         rates = run(

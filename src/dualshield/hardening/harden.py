@@ -19,6 +19,7 @@ from dualshield.hardening.gradient import Goal
 from dualshield.hardening.negatives import negatives
 from dualshield.hardening.visibility import Budget
 from dualshield.hashes import DEFAULT_HASH, PerceptualHash, get_hash
+from dualshield.hashes.registry import split_names
 from dualshield.images.canonical import CanonicalImage, load_image
 from dualshield.images.publication import Format, Publication
 from dualshield.images.quality import compare
@@ -78,7 +79,7 @@ class HardenedImage:
 
 
 class Hardener:
-    """Hardens images for one hash or several at once, with their deployed matchers (``--sigma auto``).
+    """Hardens images for one hash or several at once (``a+b`` is two), with their deployed matchers (``--sigma auto``).
 
     >>> hardener = Hardener(["pdq"])
     >>> hardener.strategy
@@ -100,7 +101,8 @@ class Hardener:
     ) -> None:
         if preset not in get_args(Preset):
             raise InputError(f"unknown preset {preset!r}: use one of {', '.join(get_args(Preset))}")
-        names = [spec if isinstance(spec, str) else spec.name for spec in hashes]
+        specs = [part for spec in hashes for part in (split_names(spec) if isinstance(spec, str) else [spec])]
+        names = [spec if isinstance(spec, str) else spec.name for spec in specs]
         if not 1 <= len(set(names)) == len(names) <= MAX_HASHES:
             raise InputError(f"give between 1 and {MAX_HASHES} different hashes, got {', '.join(names) or 'none'}")
         if steps is not None and not 1 <= steps <= 100_000:
@@ -110,7 +112,7 @@ class Hardener:
         self.steps = steps
         self.source = source or GaussianSource.secret()
         self.hashes = {
-            name: get_hash(spec) if isinstance(spec, str) else spec for name, spec in zip(names, hashes, strict=True)
+            name: get_hash(spec) if isinstance(spec, str) else spec for name, spec in zip(names, specs, strict=True)
         }
         self.matchers: dict[str, SmoothedMatcher] = {}
         for name, hash_ in self.hashes.items():

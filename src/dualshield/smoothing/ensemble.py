@@ -12,7 +12,7 @@ The price is false matches, which add up: at most the sum of the members' rates.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -69,8 +69,7 @@ class EnsembleMatcher:
         source: GaussianSource | None = None,
     ) -> None:
         names = [hash_.name for hash_, _ in members]
-        if not 2 <= len(set(names)) == len(names) <= MAX_MEMBERS:
-            raise InputError(f"several hashes at once: give 2 to {MAX_MEMBERS} different ones, got {'+'.join(names)}")
+        check_members(names)
         alphas = {config.alpha for _, config in members}
         if len(alphas) > 1:
             raise InputError(f"several hashes at once: their alphas differ ({', '.join(map(str, sorted(alphas)))})")
@@ -114,11 +113,28 @@ class EnsembleMatcher:
         )
 
 
+def check_members(names: Sequence[str]) -> None:
+    """The same hash twice would add nothing but false matches."""
+    if not 2 <= len(set(names)) == len(names) <= MAX_MEMBERS:
+        raise InputError(f"several hashes at once: give 2 to {MAX_MEMBERS} different ones, got {'+'.join(names)}")
+
+
 def joint(results: Sequence[MatchResult]) -> tuple[Decision, MatchResult | None]:
     """The decision of all, and the member whose certificate stands for it."""
-    matching = [result for result in results if result.decision is Decision.MATCH]
-    if matching:
-        return Decision.MATCH, max(matching, key=lambda result: result.radius)
-    if all(result.decision is Decision.NO_MATCH for result in results):
-        return Decision.NO_MATCH, min(results, key=lambda result: result.radius)
-    return Decision.ABSTAIN, None
+    decision = joint_decision(result.decision for result in results)
+    if decision is Decision.MATCH:
+        matching = (result for result in results if result.decision is Decision.MATCH)
+        return decision, max(matching, key=lambda result: result.radius)
+    if decision is Decision.NO_MATCH:
+        return decision, min(results, key=lambda result: result.radius)
+    return decision, None
+
+
+def joint_decision(decisions: Iterable[Decision]) -> Decision:
+    """A match is one whoever says so, and no further member is asked; a non-match needs all of them."""
+    others = set()
+    for decision in decisions:
+        if decision is Decision.MATCH:
+            return decision
+        others.add(decision)
+    return Decision.NO_MATCH if others == {Decision.NO_MATCH} else Decision.ABSTAIN
