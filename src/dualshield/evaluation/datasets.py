@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import torch
@@ -59,11 +59,19 @@ class Duplicate:
 
 
 @dataclass(frozen=True)
+class Unreadable:
+    """A file that is left out, and why."""
+
+    image: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Pool:
     """Everything that a run works on."""
 
     pictures: tuple[Picture, ...]  # the first image of every dataset, then the second ones, ...
-    unreadable: tuple[tuple[str, str], ...]  # which, and why
+    unreadable: tuple[Unreadable, ...]
     duplicates: tuple[Duplicate, ...]
     limit: int
 
@@ -80,16 +88,19 @@ class Pool:
         """Whether the two show the same."""
         return frozenset((picture.label, other.label)) in self._related
 
-    @property
+    @cached_property
     def _related(self) -> set[frozenset[str]]:
         return {frozenset((found.image, found.other)) for found in self.duplicates}
 
     def warnings(self) -> list[str]:
         """What the user should know about the data."""
-        lines = [f"unreadable, skipped: {reason}" for _, reason in self.unreadable]
-        for name in self.datasets:
-            if (count := len(self.of(name))) < self.limit:
-                lines.append(f"{name} has {count} readable images, fewer than the {self.limit} asked for")
+        lines = [f"unreadable, skipped: {found.reason}" for found in self.unreadable]
+        counts = {name: len(self.of(name)) for name in self.datasets}
+        lines += [
+            f"{name} has {count} readable images, fewer than the {self.limit} asked for"
+            for name, count in counts.items()
+            if count < self.limit
+        ]
         for found in self.duplicates:
             how = "the same pixels" if found.exact else f"{found.distance} of 256 PDQ bits apart"
             lines.append(f"duplicates, never paired as unrelated: {found.image} and {found.other} ({how})")
@@ -113,7 +124,7 @@ def gather(
     listed = [list_images(folder) for folder in folders]
     total = sum(min(limit, len(files)) for files in listed)
     pictures: list[Picture] = []
-    unreadable: list[tuple[str, str]] = []
+    unreadable: list[Unreadable] = []
     codes, pixels = [], []
     pdq = get_hash("pdq")
     for name, files in zip(names, listed, strict=True):
@@ -125,14 +136,14 @@ def gather(
             try:
                 data, image = _read(file, f"{name}/{file.name}")
             except ImageError as error:
-                unreadable.append((f"{name}/{file.name}", str(error)))
+                unreadable.append(Unreadable(f"{name}/{file.name}", str(error)))
                 continue
             pictures.append(Picture(name, file.name, found, file, hashlib.sha256(data).hexdigest()))
             codes.append(pdq.code(image.pixels))
             pixels.append(hashlib.sha256(image.to_8bit().tobytes()).digest())
             found += 1
         if not found:
-            raise InputError(f"{name}: none of its {len(files)} images can be read; the first: {unreadable[-1][1]}")
+            raise InputError(f"{name}: none of its {len(files)} images can be read; the last: {unreadable[-1].reason}")
     duplicates = _duplicates(pictures, torch.stack(codes), pixels)
     pictures.sort(key=lambda picture: (picture.index, names.index(picture.dataset)))
     return Pool(tuple(pictures), tuple(unreadable), tuple(duplicates), limit)

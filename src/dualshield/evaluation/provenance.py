@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import platform
 from contextlib import suppress
@@ -16,7 +18,7 @@ import dualshield
 from dualshield.attacks.methods import ProtocolName
 from dualshield.hashes.registry import get_hash, split_names
 from dualshield.smoothing.config import PAPER
-from dualshield.smoothing.profile import default_config, find_profile
+from dualshield.smoothing.profile import Profile, default_config, find_profile
 
 PACKAGES = ("torch", "numpy", "scipy", "pillow", "openvino", "torchmetrics", "onnx", "cryptography")
 
@@ -62,7 +64,14 @@ def hash_facts(spec: str, protocol: ProtocolName) -> dict[str, Any]:
             "bits": hash_.bits,
             "threshold": hash_.threshold,
             "weights": hash_.weights,
-            "profile": None if profile is None or protocol == "paper" else profile.measured,
+            "profile": None if profile is None or protocol == "paper" else _digest(profile),
             "matcher": asdict(PAPER if protocol == "paper" else default_config(name)),
         }
     return facts
+
+
+def _digest(profile: Profile) -> dict[str, Any]:
+    """Not all of it: what it was measured with may name folders."""
+    text = json.dumps(asdict(profile), sort_keys=True)
+    chosen = {"lowpass": profile.lowpass, "sigma": profile.sigma, "threshold": profile.threshold}
+    return {**chosen, "sha256": hashlib.sha256(text.encode()).hexdigest()}
