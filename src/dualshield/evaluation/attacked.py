@@ -79,9 +79,7 @@ def _show_again(subject: Subject, part: str, budget: float, outcome: dict[str, A
     files = [
         lab.folder.attacked_file(part, lab.label, subject.variant, picture, b) for b in (outcome["budget"], budget)
     ]
-    image = lab.folder.read_image(files[0], picture.label)
-    if image is not None:
-        lab.folder.save_image(files[1], image)
+    lab.folder.copy_image(*files)
 
 
 def features_place(lab: Laboratory, variant: str, picture: Picture, budget: float) -> tuple[str, ...]:

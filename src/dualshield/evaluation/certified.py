@@ -74,7 +74,7 @@ def _record(result: MatchResult) -> dict[str, Any]:
 
 
 def _verified(subject: Subject) -> dict[str, Any]:
-    hash_ = subject.lab.defence(subject.variant).hash
+    hash_ = subject.lab.hash.to("cpu")
     found = verify(hash_, subject.published, rule=hash_.rule)
     nothing = dict.fromkeys(("p_lower", "sigma", "n", "matching_votes"))
     return {

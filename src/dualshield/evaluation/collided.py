@@ -44,10 +44,9 @@ def work(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """One record per pair of this reference."""
     victim = subject.victim
-    device = victim.hash.device
     for query in queries:
         if query.label in missing:
-            pixels = saved(query.load().pixels).to(device)
+            pixels = saved(query.load().pixels)
             subject.draw(PART, query.label)
             decision = victim.decide(pixels)
             yield query.label, {"decision": decision.value, "collided": decision == Decision.MATCH}

@@ -88,6 +88,11 @@ class RunFolder:
         """What `save_image` kept, if it did."""
         return CanonicalImage(load_image(file).pixels, name) if file.exists() else None
 
+    def copy_image(self, source: Path, target: Path) -> None:
+        """The same image under another name, if there is one and the name is free."""
+        if source.exists() and not target.exists():
+            _write(target, source.read_bytes())
+
     # -- features ----------------------------------------------------------------------------------
 
     def save_features(self, place: Sequence[str], features: torch.Tensor) -> None:

@@ -18,6 +18,7 @@ from dualshield.evaluation.extras import Extras
 from dualshield.evaluation.folder import RunFolder
 from dualshield.evaluation.plan import HARDENED, Plan, label
 from dualshield.evaluation.records import Key
+from dualshield.hashes import PerceptualHash, get_hash
 from dualshield.hashes.registry import split_names
 from dualshield.images import CanonicalImage
 from dualshield.smoothing.matcher import SmoothedMatcher
@@ -44,8 +45,13 @@ class Laboratory:
     @cached_property
     def certifier(self) -> SmoothedMatcher:
         """The deployed matcher with its full number of draws; the references of all variants meet the same one."""
-        defence = self.defence("smoothing")
-        return SmoothedMatcher(defence.hash, defence.config, device=self.plan.device, source=self.noise("certifier"))
+        config = self.plan.protocol.matcher(self.spec)
+        return SmoothedMatcher(self.hash, config, device=self.plan.device, source=self.noise("certifier"))
+
+    @cached_property
+    def hash(self) -> PerceptualHash:
+        """The plain one, where it is only one."""
+        return self.plan.protocol.hash(self.spec).to(self.plan.device)
 
     @property
     def is_joint(self) -> bool:
@@ -55,16 +61,15 @@ class Laboratory:
     @cached_property
     def is_differentiable(self) -> bool:
         """Whether the white-box attacks can be run at all."""
-        return self.is_joint or self.defence("original").hash.is_differentiable
+        return all(get_hash(name).is_differentiable for name in split_names(self.spec))
 
     @cached_property
     def is_verifiable(self) -> bool:
         """Whether the plain hash has a certificate, by bounds of its network."""
         if self.is_joint:
             return False
-        hash_ = self.defence("original").hash
         try:
-            program_of(hash_.network, hash_.front_end.shape)
+            program_of(self.hash.network, self.hash.front_end.shape)
         except InputError:
             return False
         return True
@@ -103,11 +108,10 @@ class Subject:
         hardened = self.variant in HARDENED
         if hardened:
             for twin in HARDENED:  # both publish the same
-                found = folder.read_image(folder.published_file(label, twin, self.picture), self.picture.label)
-                if found is not None:
-                    if twin != self.variant:
-                        folder.save_image(file, found)
-                    return found
+                folder.copy_image(folder.published_file(label, twin, self.picture), file)
+            found = folder.read_image(file, self.picture.label)
+            if found is not None:
+                return found
         defence = self.lab.defence(self.variant)
         defence.draw_from(self.lab.noise("publish", self.picture.label))
         original = self.picture.load()

@@ -15,10 +15,9 @@ from typing import Any
 import torch
 
 import dualshield
-from dualshield.attacks.methods import ProtocolName
-from dualshield.hashes.registry import get_hash, split_names
-from dualshield.smoothing.config import PAPER
-from dualshield.smoothing.profile import Profile, default_config, find_profile
+from dualshield.evaluation.protocol import Protocol
+from dualshield.hashes.registry import split_names
+from dualshield.smoothing.profile import Profile, find_profile
 
 PACKAGES = ("torch", "numpy", "scipy", "pillow", "openvino", "torchmetrics", "onnx", "cryptography")
 
@@ -53,19 +52,19 @@ def _cpu() -> str:
     return platform.processor() or "unknown"
 
 
-def hash_facts(spec: str, protocol: ProtocolName) -> dict[str, Any]:
+def hash_facts(spec: str, protocol: Protocol) -> dict[str, Any]:
     """The members of a hash as they are now: versions, weights, and the matcher they get."""
     facts = {}
     for name in split_names(spec):
-        hash_ = get_hash(name)
-        profile = find_profile(name)
+        hash_ = protocol.hash(name)
+        profile = None if protocol.name == "paper" else find_profile(name)
         facts[hash_.name] = {
             "version": hash_.version,
             "bits": hash_.bits,
             "threshold": hash_.threshold,
             "weights": hash_.weights,
-            "profile": None if profile is None or protocol == "paper" else _digest(profile),
-            "matcher": asdict(PAPER if protocol == "paper" else default_config(name)),
+            "profile": None if profile is None else _digest(profile),
+            "matcher": asdict(protocol.matcher(name)),
         }
     return facts
 

@@ -108,7 +108,7 @@ def evaluate(
     if out.exists() and not resume and (not out.is_dir() or any(out.iterdir())):
         # Said before minutes of reading, and again by the folder itself.
         raise InputError(f"{out} exists already; continue a run with --resume, or choose another --out")
-    facts = {label(spec): provenance.hash_facts(spec, plan.protocol.name) for spec in plan.hashes}
+    facts = {label(spec): provenance.hash_facts(spec, plan.protocol) for spec in plan.hashes}
     _check_gradients(plan)
     extras = Extras.load()
     pool = gather(data, plan.limit, lambda what, done, total: progress(what, done, total, None))
