@@ -7,6 +7,7 @@ itself at 95 %: among twenty lines one will be beyond chance by chance.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
@@ -128,7 +129,9 @@ def _measured(record: Record) -> Iterator[tuple[str, Kind, bool, float]]:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
 
 
 def _figure(sample: Sample | None) -> Figure | None:
@@ -139,7 +142,8 @@ def _figure(sample: Sample | None) -> Figure | None:
         interval: tuple[float, float] | None = wilson(round(sum(means)), len(means))
     else:
         interval = bootstrap_mean(means)
-    return Figure(fmean(means), *(interval or (None, None)), len(means))
+    low, high = interval or (None, None)
+    return Figure(fmean(means), low, high, len(means))
 
 
 def _line(hash_: str, variant: str, metric: str, first: Sample | None, second: Sample | None) -> Line:
