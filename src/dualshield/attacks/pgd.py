@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -73,6 +74,7 @@ def attack_many(
     active = torch.ones(len(delta), dtype=torch.bool, device=pixels.device)
     taken = torch.zeros(len(delta), dtype=torch.long)
     vanished = torch.zeros(len(delta), dtype=torch.bool)
+    reach = delta.flatten(1).norm(dim=1)
     for step in range(1, steps + 1):
         chosen = active.nonzero().flatten()
         moving = delta[chosen].requires_grad_()
@@ -82,7 +84,9 @@ def attack_many(
         gradient = torch.autograd.grad(loss.sum(), moving)[0]
         vanished[chosen.cpu()] |= ((gradient.flatten(1).abs().amax(1) == 0) & (loss > 0)).cpu()
         stay = evaded if early_stop else torch.zeros_like(evaded)
-        moved = project(pixels[chosen], moving.detach() - STEP_SIZE * gradient.sign(), budget.l2)
+        asked = moving.detach() - STEP_SIZE * gradient.sign()
+        reach[chosen] = torch.where(stay, reach[chosen], reach[chosen].maximum(asked.flatten(1).norm(dim=1)))
+        moved = project(pixels[chosen], asked, budget.l2)
         delta[chosen] = torch.where(stay[:, None, None, None], moving.detach(), moved)
         active[chosen[stay]] = False
         taken[chosen.cpu()] = step
@@ -97,5 +101,6 @@ def attack_many(
         mine = slice(index * restarts, (index + 1) * restarts)
         best = delta[mine][int(flipped[mine].argmax())]
         warnings = [VANISHED] * bool(vanished[mine].any()) + [NO_EOT] * bool(victim.matcher)
-        results.append(judged("pgd", victim, image, best, budget, int(taken[mine].max()), started, tuple(warnings)))
+        result = judged("pgd", victim, image, best, budget, int(taken[mine].max()), started, tuple(warnings))
+        results.append(replace(result, reach=max(result.l2, float(reach[mine].max()))))
     return results
