@@ -14,14 +14,17 @@ from dualshield.evaluation import transformed
 from dualshield.evaluation.protocol import PROTOCOLS, Protocol
 from dualshield.transforms import parse
 
-SMALL: Protocol = replace(
-    PROTOCOLS["default"],
-    transform_images=1,
-    collision_pairs=2,
-    budgets=(40.0, 90.0),
-    cost_budgets=(2.0, 20.0),
-    gallery=1,
-)
+
+@pytest.fixture(scope="session")
+def small() -> Protocol:
+    return replace(
+        PROTOCOLS["default"],
+        transform_images=1,
+        collision_pairs=2,
+        budgets=(40.0, 90.0),
+        cost_budgets=(2.0, 20.0),
+        gallery=1,
+    )
 
 
 @pytest.fixture
