@@ -24,8 +24,8 @@ def data(tmp_path: Path, photo_files: list[Path]) -> Path:
 
 def test_a_run_from_the_command_line(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "runs" / "first"
-    arguments = ("evaluate", "--data", data, "--variants", "original, smoothing", "--parts", "certified,collisions")
-    arguments = (*arguments, "--limit", 3, "--out", out)
+    options = ("--variants", "original, smoothing", "--parts", "certified,collisions", "--limit", 3)
+    arguments = ("evaluate", "--data", data, *options, "--out", out)
     assert run(*arguments) == 0
     said = capsys.readouterr()
     assert "2 images, 6 results" in said.out
@@ -68,7 +68,7 @@ def test_a_hash_without_gradients_is_not_hardened(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     card = tmp_path / "theirs.yaml"
-    card.write_text("name: theirs\nbits: 64\ncommand: [./phash]\n")
+    card.write_text("name: theirs\nbits: 64\ncommand: [echo, 0123456789abcdef]\n")
     assert run("evaluate", "--data", data, "--hash", card, "--out", tmp_path / "run") == 2
     assert "--variants" in complaint(capsys)
 

@@ -44,8 +44,7 @@ def copied(files: list[Path], folder: Path) -> Path:
 def quick() -> Iterator[None]:
     """Attacks of a few steps, few transformations."""
     with pytest.MonkeyPatch.context() as patch:
-        for module, steps in ((pgd, 6), (eot, 6), (nes, 1)):
-            patch.setitem(module.attack.__kwdefaults__, "steps", steps)
-        patch.setitem(pgd.attack.__kwdefaults__, "restarts", 1)
+        for module, name, value in ((pgd, "steps", 6), (pgd, "restarts", 1), (eot, "steps", 6), (nes, "steps", 1)):
+            patch.setitem(module.attack.__kwdefaults__, name, value)
         patch.setattr(transformed, "ALL_TRANSFORMS", tuple(map(parse, ("jpeg-95", "noise-0.01", "flip-1"))))
         yield
