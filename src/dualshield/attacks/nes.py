@@ -62,7 +62,7 @@ def attack(
             break
     name = "nes-plain" if plain_score else "nes"
     result = judged(name, victim, ball.centre, ball.image(grid) - ball.centre, budget, step, started)
-    return replace(result, reach=ball.reach)
+    return replace(result, reach=max(result.l2, ball.reach))  # saving may lengthen a change a little
 
 
 class _Ball:

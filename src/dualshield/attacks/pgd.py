@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -77,6 +77,7 @@ def attack_many(
     active = torch.ones(len(delta), dtype=torch.bool, device=pixels.device)
     taken = torch.zeros(len(delta), dtype=torch.long)
     vanished = torch.zeros(len(delta), dtype=torch.bool)
+    reach = delta.flatten(1).norm(dim=1)
     for step in range(1, steps + 1):
         chosen = active.nonzero().flatten()
         here = delta[chosen]
@@ -86,7 +87,9 @@ def attack_many(
         evaded = torch.stack([look.distance for look in looks]).amin(0) > 1
         stay = evaded if early_stop else torch.zeros_like(evaded)
         gradient = together([look.gradient for look in looks], [look.loss for look in looks])
-        moved = project(pixels[chosen], here - STEP_SIZE * gradient.sign(), budget.l2)
+        asked = here - STEP_SIZE * gradient.sign()
+        reach[chosen] = torch.where(stay, reach[chosen], reach[chosen].maximum(asked.flatten(1).norm(dim=1)))
+        moved = project(pixels[chosen], asked, budget.l2)
         delta[chosen] = torch.where(stay[:, None, None, None], here, moved)
         active[chosen[stay]] = False
         taken[chosen.cpu()] = step
@@ -102,7 +105,8 @@ def attack_many(
         best = delta[mine][int(distances[mine].argmax())]
         noisy = any(member.sigma > 0 for member in victim.members)
         warnings = [VANISHED] * bool(vanished[mine].any()) + [NO_EOT] * noisy
-        results.append(judged("pgd", victim, image, best, budget, int(taken[mine].max()), started, tuple(warnings)))
+        result = judged("pgd", victim, image, best, budget, int(taken[mine].max()), started, tuple(warnings))
+        results.append(replace(result, reach=max(result.l2, float(reach[mine].max()))))
     return results
 
 

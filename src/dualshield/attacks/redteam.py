@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -12,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dualshield.attacks.budgets import BUDGETS, Outcomes
 from dualshield.attacks.methods import Defence, get_attack
 from dualshield.attacks.result import Budget
 from dualshield.attacks.victim import Against
@@ -20,30 +19,19 @@ from dualshield.images import CanonicalImage, load_image
 from dualshield.journal import Journal
 from dualshield.smoothing.noise import GaussianSource
 
-UNTRIED: dict[str, Any] = {
-    "inferred": True,
-    "success": False,
-    "success_float": False,
-    "decision": "match",
-    "warnings": [],
-}
-
 Key = tuple[str, str, str, float]  # variant, file, method, budget
-Found = dict[Key, dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Plan:
     """What is attacked, and how. Evasions start at the published image, collisions at the next image of the list.
 
-    With ``search`` the budgets are a scale on which each image's cost of evasion is found by bisection, as minimum-norm
-    attacks are judged: what succeeds within a budget succeeds within every larger one, and where an attack failed,
-    smaller budgets are taken to fail too.
+    With ``search`` the budgets are a scale on which each image's cost of evasion is found by bisection (`budgets`).
     """
 
     hash: str
     methods: tuple[str, ...] = ("pgd", "eot-pgd")
-    budgets: tuple[float, ...] = (40.0, 90.0, 180.0)
+    budgets: tuple[float, ...] = BUDGETS
     variants: tuple[Against, ...] = ("original", "smoothing", "ours")
     search: bool = False
     seed: int = 2026
@@ -95,10 +83,17 @@ def run(
     if len(set(names)) < len(names):
         raise InputError("red team: two of the files have the same folder and name; give each folder once")
     record = Journal(journal, {**asdict(plan), "files": names}) if journal else None
-    found: Found = {}
+    found: dict[tuple[str, str, str], Outcomes] = {
+        (variant, name, method): Outcomes(plan.budgets, plan.search)
+        for variant in plan.variants
+        for name in names
+        for method in plan.methods
+    }
     for entry in record.records() if record else ():
         if isinstance(entry, dict) and "key" in entry:
-            found[tuple(entry["key"])] = entry["result"]
+            *attack, budget = entry["key"]
+            if outcomes := found.get(tuple(attack)):
+                outcomes.found[budget] = entry["result"]
     total = len(files) * len(plan.variants) * len(plan.methods)
     done = 0
     for variant in plan.variants:
@@ -107,19 +102,19 @@ def run(
             published: CanonicalImage | None = None
             for method in plan.methods:
                 progress(f"{variant}, {method}, {name}", done, total)
-                outcomes = _Outcomes(plan, variant, name, method, found)
+                outcomes = found[variant, name, method]
                 while (budget := outcomes.next_budget()) is not None:
                     published = published or lab.publish(name, load_image(file))
                     key = (variant, name, method, budget)
                     query = load_image(files[(index + 1) % len(files)]) if method == "collision" else published
-                    found[key] = lab.attack(key, published, query)
+                    outcomes.found[budget] = lab.attack(key, published, query)
                     if record:
-                        record.append({"key": key, "result": found[key]})
+                        record.append({"key": key, "result": outcomes.found[budget]})
                 outcomes.infer()
                 done += 1
     progress("finished", total, total)
     return [
-        _rate(variant, method, budget, [found[variant, name, method, budget] for name in names])
+        _rate(variant, method, budget, [found[variant, name, method].found[budget] for name in names])
         for variant in plan.variants
         for method in plan.methods
         for budget in plan.budgets
@@ -141,8 +136,7 @@ class _Laboratory:
         return Defence(self.plan.hash, self.variant, device=self.plan.device, source=self._noise())
 
     def _noise(self, *labels: object) -> GaussianSource:
-        text = "\n".join(map(str, (self.plan.seed, self.variant, *labels)))
-        return GaussianSource.from_seed(int.from_bytes(hashlib.sha256(text.encode()).digest()))
+        return GaussianSource.for_work(self.plan.seed, self.variant, *labels)
 
     def publish(self, name: str, image: CanonicalImage) -> CanonicalImage:
         self.defence.draw_from(self._noise(name))
@@ -156,66 +150,6 @@ class _Laboratory:
             return get_attack(method)(victim, query, Budget(budget), seed=self.plan.seed).to_dict()
         except NothingToAttackError:
             return {"unmatched": True}
-
-
-@dataclass(frozen=True)
-class _Outcomes:
-    """One image under one attack: which budget is to be tried next."""
-
-    plan: Plan
-    variant: str
-    name: str
-    method: str
-    found: Found
-
-    def _at(self, budget: float) -> dict[str, Any] | None:
-        return self.found.get((self.variant, self.name, self.method, budget))
-
-    def next_budget(self) -> float | None:
-        """None when all is known."""
-        if not self.plan.search:
-            return next((b for b in reversed(self.plan.budgets) if self._at(b) is None and not self._unfelt(b)), None)
-        low, high = self._bracket()
-        middle = (low + high) // 2
-        return self.plan.budgets[middle] if low < high else None
-
-    def _unfelt(self, budget: float) -> dict[str, Any] | None:
-        """An attack under a larger budget that never came up to this one: it would have been the same under it."""
-        larger = (self._at(b) for b in self.plan.budgets if b > budget)
-        return next((outcome for outcome in larger if outcome and (outcome.get("reach") or math.inf) <= budget), None)
-
-    def _bracket(self) -> tuple[int, int]:
-        """The least successful budget lies in ``[low, high]`` as indices, as far as is known."""
-        low, high = 0, len(self.plan.budgets)
-        while low < high:
-            middle = (low + high) // 2
-            outcome = self._at(self.plan.budgets[middle])
-            if outcome is None:
-                break
-            if "unmatched" in outcome:
-                return high, high
-            low, high = (low, middle) if outcome["success"] else (middle + 1, high)
-        return low, high
-
-    def infer(self) -> None:
-        """The budgets left out. Of a search: above its least success that one again, below it nothing was found."""
-        if not self.plan.search:
-            for budget in reversed(self.plan.budgets):
-                if self._at(budget) is None and (same := self._unfelt(budget)):
-                    self.found[self.variant, self.name, self.method, budget] = {**same, "inferred": True}
-            return
-        least: dict[str, Any] | None = None
-        for budget in self.plan.budgets:
-            outcome = self._at(budget)
-            if outcome is None:
-                outcome = UNTRIED if least is None else {**least, "inferred": True}
-                self.found[self.variant, self.name, self.method, budget] = outcome
-            elif least is None and (outcome.get("success") or "unmatched" in outcome):
-                least = outcome
-        first = self._at(self.plan.budgets[0])
-        if least is not None and "unmatched" in least and first == UNTRIED:
-            for budget in self.plan.budgets:
-                self.found[self.variant, self.name, self.method, budget] = least
 
 
 def cost_of_evasion(rates: Sequence[Rate]) -> float | None:

@@ -43,7 +43,7 @@ class AttackResult:
     seconds: float
     warnings: tuple[str, ...]
     adversarial: CanonicalImage  # as saved
-    reach: float | None = None  # nes: the longest change asked for; any budget above gives the same attack
+    reach: float | None = None  # pgd, nes: the longest change asked for; any budget above gives the same attack
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON; the image is left out."""

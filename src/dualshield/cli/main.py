@@ -13,7 +13,9 @@ import click
 import dualshield
 from dualshield.cli.attack import attack
 from dualshield.cli.calibrate import calibrate
+from dualshield.cli.compare import compare
 from dualshield.cli.demo import demo
+from dualshield.cli.evaluate import evaluate
 from dualshield.cli.harden import harden
 from dualshield.cli.hash import hash_images
 from dualshield.cli.hashes import hashes
@@ -61,7 +63,20 @@ def cli(verbose: bool) -> None:
     logger.handlers[:] = [ErrorOutput()]
 
 
-for command in (hashes, hash_images, match, harden, attack, redteam, calibrate, verify, weights, demo):
+for command in (
+    hashes,
+    hash_images,
+    match,
+    harden,
+    attack,
+    redteam,
+    evaluate,
+    compare,
+    calibrate,
+    verify,
+    weights,
+    demo,
+):
     cli.add_command(command)
 
 

@@ -11,6 +11,7 @@ import click
 from rich.table import Table
 
 from dualshield.attacks import transformations
+from dualshield.attacks.budgets import COST_BUDGETS
 from dualshield.attacks.methods import METHODS
 from dualshield.attacks.redteam import Plan, Rate, cost_of_evasion, run
 from dualshield.attacks.transformations import TransformRate
@@ -20,8 +21,6 @@ from dualshield.cli.output import console, progress
 from dualshield.errors import InputError
 from dualshield.hashes.registry import split_names
 from dualshield.images import list_images
-
-COST_BUDGETS = (1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 90.0, 180.0)
 
 
 @click.command()

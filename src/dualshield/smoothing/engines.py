@@ -58,7 +58,7 @@ def make_engine(
         raise InputError(f"unknown engine {name!r}: use one of {', '.join(get_args(EngineName))}")
     if batch_size is not None and batch_size < 1:
         raise InputError(f"batch size {batch_size} is below 1")
-    _check_device(device)
+    check_device(device)
     from dualshield.smoothing.openvino_engine import OpenVinoEngine
 
     on_cpu = torch.device(device).type == "cpu"
@@ -78,7 +78,8 @@ def make_engine(
         return TorchEngine(hash_, device, batch_size or hash_.preferred_batch)
 
 
-def _check_device(device: str) -> None:
+def check_device(device: str) -> None:
+    """Refuse what torch cannot compute on, before anything is loaded."""
     try:
         kind = torch.device(device).type
     except RuntimeError as error:

@@ -49,6 +49,14 @@ class GaussianSource:
         return cls(hashlib.sha256(f"dualshield seed {seed}".encode()).digest())
 
     @classmethod
+    def for_work(cls, seed: int, *labels: object) -> GaussianSource:
+        """The stream of one piece of an experiment: the same whatever was done before it, or in an earlier run."""
+        if seed < 0:
+            raise InputError(f"seed {seed} is negative")
+        text = "\n".join(map(str, (seed, *labels)))
+        return cls.from_seed(int.from_bytes(hashlib.sha256(text.encode(errors="surrogateescape")).digest()))
+
+    @classmethod
     def make(cls, seed: int | None) -> GaussianSource:
         """``from_seed`` where a seed is given, else ``secret``."""
         return cls.secret() if seed is None else cls.from_seed(seed)

@@ -1,0 +1,59 @@
+"""``dualshield compare``: what got better or worse between two runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from rich.table import Table
+
+from dualshield.cli.options import json_option
+from dualshield.cli.output import console
+from dualshield.evaluation.compare import Figure, Line
+from dualshield.evaluation.compare import compare as compare_runs
+from dualshield.evaluation.records import Run
+
+
+@click.command()
+@click.argument("first", metavar="RUN1", type=click.Path(path_type=Path))
+@click.argument("second", metavar="RUN2", type=click.Path(path_type=Path))
+@json_option
+def compare(first: Path, second: Path, as_json: bool) -> None:
+    """Compare two runs of `dualshield evaluate`, metric by metric, with 95 % intervals.
+
+    Better and worse are the defender's. Images that both runs have are compared pair by pair.
+    """
+    found = compare_runs(Run.open(first), Run.open(second))
+    if as_json:
+        click.echo(json.dumps(found.to_dict(), indent=1))
+        return
+    for note in found.notes:
+        click.echo(f"note: {note}")
+    table = Table("hash", "variant", "metric", "RUN1", "RUN2", "pairs", "difference", "verdict")
+    for line in found.lines:
+        table.add_row(
+            line.hash,
+            line.variant,
+            line.metric,
+            _figure(line.first),
+            _figure(line.second),
+            str(line.pairs),
+            "-" if line.difference is None else f"{line.difference:+.4g}{_chance(line)}",
+            line.verdict,
+        )
+    console().print(table)
+    click.echo("rates: Wilson, McNemar (or Fisher); means: bootstrap over images; every line at 95 % by itself")
+
+
+def _figure(figure: Figure | None) -> str:
+    if figure is None:
+        return "-"
+    interval = "" if figure.low is None else f" [{figure.low:.3g}, {figure.high:.3g}]"
+    return f"{figure.value:.4g}{interval} of {figure.images}"
+
+
+def _chance(line: Line) -> str:
+    if line.p is not None:
+        return f" (p {line.p:.2g})"
+    return "" if line.interval is None else f" [{line.interval[0]:+.3g}, {line.interval[1]:+.3g}]"

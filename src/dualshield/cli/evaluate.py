@@ -1,0 +1,104 @@
+"""``dualshield evaluate``: the paper's evaluation, on one's own hash and images."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dualshield.attacks.methods import ProtocolName
+from dualshield.cli.output import progress
+from dualshield.evaluation.plan import VARIANTS, Plan
+from dualshield.evaluation.protocol import PROTOCOLS
+from dualshield.evaluation.records import PARTS
+from dualshield.evaluation.run import Progress
+from dualshield.evaluation.run import evaluate as run
+from dualshield.hashes import DEFAULT_HASH
+
+# Where no bar can be drawn, a line this often (seconds) says how far the run is.
+REPORT_EVERY = 60
+
+
+@click.command()
+@click.option("--data", multiple=True, required=True, type=click.Path(path_type=Path), help="A folder; repeat it.")
+@click.option("--hash", "hashes", multiple=True, metavar="NAME|CARD.yaml", help="Repeat it.  [default: pdq]")
+@click.option("--variants", default=",".join(VARIANTS), show_default=True, help="Also: hardening.")
+@click.option("--parts", default=",".join(PARTS), show_default=True)
+@click.option("--protocol", type=click.Choice(list(PROTOCOLS)), default="default", show_default=True)
+@click.option("--limit", type=int, help="Images of each folder.  [default: the protocol's 100]")
+@click.option("--seed", default=2026, show_default=True)
+@click.option("--out", "-o", required=True, type=click.Path(path_type=Path), help="The folder of the run.")
+@click.option("--resume", is_flag=True, help="Go on with the run in that folder, under the same options.")
+@click.option("--keep-images", is_flag=True, help="Keep all published and attacked images, not just a gallery.")
+@click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
+def evaluate(data: tuple[Path, ...], hashes: tuple[str, ...], out: Path, resume: bool, **options: Any) -> None:
+    """Measure certificates, attacks, transformations, collisions and image quality, and keep every single result.
+
+    The paper's protocol has the paper's matcher and hardening, the default one those that are deployed. An interrupted
+    run loses at most the piece it was at. `dualshield report RUN` makes tables and plots of it.
+    """
+    name: ProtocolName = options["protocol"]
+    protocol = PROTOCOLS[name]
+    plan = Plan(
+        hashes or (DEFAULT_HASH,),
+        _names(options["variants"]),
+        _names(options["parts"]),
+        protocol,
+        protocol.images if options["limit"] is None else options["limit"],
+        options["seed"],
+        options["device"],
+        options["keep_images"],
+    )
+    with _shown() as show:
+        summary = run(plan, data, out, resume=resume, progress=show)
+    for warning in summary.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    unmatched = f"; {summary.unmatched} are of pairs that did not match to begin with" if summary.unmatched else ""
+    where = click.format_filename(summary.folder)
+    click.echo(f"{summary.images} images, {summary.records} results in {where}{unmatched}")
+    click.echo(f"next: dualshield report {where}")
+
+
+def _names(text: str) -> tuple[Any, ...]:
+    """Of a list with commas; whether they are known is the plan's to say."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+@contextmanager
+def _shown() -> Iterator[Progress]:
+    """A bar on a terminal, a line now and then elsewhere."""
+    if not sys.stderr.isatty():
+        yield _lines(time.monotonic)
+        return
+    with progress() as bar:
+        task = bar.add_task("reading", total=None)
+
+        def show(what: str, done: int, total: int, left: float | None) -> None:
+            rest = "" if left is None else f"  ({_duration(left)} left)"
+            bar.update(task, description=what + rest, completed=done, total=total)
+
+        yield show
+
+
+def _lines(clock: Callable[[], float]) -> Progress:
+    last = clock()
+
+    def show(what: str, done: int, total: int, left: float | None) -> None:
+        nonlocal last
+        if clock() - last < REPORT_EVERY:
+            return
+        last = clock()
+        rest = "" if left is None else f", about {_duration(left)} left"
+        click.echo(f"dualshield: {done} of {total} pieces{rest}: {what}", err=True)
+
+    return show
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes} min" if minutes else "1 min"

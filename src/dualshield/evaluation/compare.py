@@ -1,0 +1,190 @@
+"""Two runs side by side: what got better or worse, and what chance alone may have done.
+
+Images that both runs have (the same file by its sha256) are compared pair by pair: rates by McNemar's exact test, means
+by resampling the differences. Without any in common the runs are taken as independent samples. Every line stands for
+itself at 95 %: among twenty lines one will be beyond chance by chance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from statistics import fmean
+from typing import Any, Literal
+
+from dualshield.evaluation.intervals import bootstrap_difference, bootstrap_mean, fisher, mcnemar, wilson
+from dualshield.evaluation.records import Record, Run
+from dualshield.transforms.paper import MILDEST
+
+LEVEL = 0.05
+Kind = Literal["rate", "mean"]
+Verdict = Literal["better", "worse", "within chance", "too few", "only one run"]
+# What may differ without making the figures incomparable is not among these.
+SETTINGS = ("protocol", "parameters", "defences", "seed", "limit", "device", "versions")
+
+
+@dataclass
+class Sample:
+    """One metric of one run, by image (or pair of images); a rate's values are 0 and 1."""
+
+    kind: Kind
+    higher_is_better: bool
+    values: dict[str, list[float]] = field(default_factory=dict)
+
+    def means(self) -> dict[str, float]:
+        """One number per image: what was measured several times on one image is not independent."""
+        return {image: fmean(values) for image, values in self.values.items()}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A rate or mean with its 95 % interval, which very few images do not give."""
+
+    value: float
+    low: float | None
+    high: float | None
+    images: int
+
+
+@dataclass(frozen=True)
+class Line:
+    """One metric in both runs."""
+
+    hash: str
+    variant: str
+    metric: str
+    first: Figure | None
+    second: Figure | None
+    pairs: int  # images in both runs
+    difference: float | None  # second less first; over the pairs, where there are any
+    p: float | None  # of a rate
+    interval: tuple[float, float] | None  # of a mean's difference
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All of it."""
+
+    lines: tuple[Line, ...]
+    notes: tuple[str, ...]  # in what the runs differ beside their results
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return asdict(self)
+
+
+def compare(first: Run, second: Run) -> Comparison:
+    """Everything that at least one of the runs has measured."""
+    samples = [_samples(run) for run in (first, second)]
+    names = list(dict.fromkeys([*samples[0], *samples[1]]))
+    lines = [_line(*name, samples[0].get(name), samples[1].get(name)) for name in names]
+    return Comparison(tuple(lines), tuple(_notes(first, second)))
+
+
+def _samples(run: Run) -> dict[tuple[str, str, str], Sample]:
+    files = run.config.get("data")
+    files = files if isinstance(files, dict) else {}
+    found: dict[tuple[str, str, str], Sample] = {}
+    for record in run.records:
+        image = _identity(files, record.key.dataset, record.key.image)
+        if record.key.part == "collisions":
+            dataset, _, name = record.key.detail.partition("/")
+            image = " ".join(sorted((image, _identity(files, dataset, name))))
+        for metric, kind, higher_is_better, value in _measured(record):
+            sample = found.setdefault((record.key.hash, record.key.variant, metric), Sample(kind, higher_is_better))
+            sample.values.setdefault(image, []).append(value)
+    return found
+
+
+def _identity(files: dict[str, Any], dataset: str, name: str) -> str:
+    """An image is the same in both runs if its file is."""
+    of = files.get(dataset)
+    digest = of.get(name) if isinstance(of, dict) else None
+    return f"{dataset}/{name}:{digest}"
+
+
+def _measured(record: Record) -> Iterator[tuple[str, Kind, bool, float]]:
+    """Metric, kind, whether more is better for the defender, value."""
+    key, result = record.key, record.result
+    if not record.matched:
+        return
+    if key.part == "certified" and (radius := _number(result.get("radius"))) is not None:
+        pair = "identity" if key.detail == "identity" else "benign variants"
+        yield f"certified radius, {pair}", "mean", True, radius if result.get("decision") == "match" else 0.0
+    elif key.part in ("whitebox", "adaptive", "blackbox") and isinstance(result.get("success"), bool):
+        yield f"{key.part} success at {key.detail}", "rate", False, float(result["success"])
+    elif key.part == "transforms" and isinstance(result.get("evaded"), bool):
+        which = "all of the paper" if result.get("paper") else "extras"
+        yield f"transformations evade, {which}", "mean", False, float(result["evaded"])
+        if key.detail in MILDEST:
+            yield "transformations evade, lowest intensity", "mean", False, float(result["evaded"])
+    elif key.part == "collisions" and isinstance(result.get("collided"), bool):
+        yield "collisions", "rate", False, float(result["collided"])
+    elif key.part == "quality":
+        for name, higher_is_better in (("ssim", True), ("lpips", False)):
+            if (value := _number(result.get(name))) is not None:
+                yield f"hardened image, {name.upper()}", "mean", higher_is_better, value
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _figure(sample: Sample | None) -> Figure | None:
+    if sample is None:
+        return None
+    means = list(sample.means().values())
+    if sample.kind == "rate":
+        interval: tuple[float, float] | None = wilson(round(sum(means)), len(means))
+    else:
+        interval = bootstrap_mean(means)
+    low, high = interval or (None, None)
+    return Figure(fmean(means), low, high, len(means))
+
+
+def _line(hash_: str, variant: str, metric: str, first: Sample | None, second: Sample | None) -> Line:
+    figures = _figure(first), _figure(second)
+    if first is None or second is None:
+        return Line(hash_, variant, metric, *figures, 0, None, None, None, "only one run")
+    before, after = first.means(), second.means()
+    pairs = [(before[image], after[image]) for image in before if image in after]
+    old, new = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    if not pairs:
+        old, new = list(before.values()), list(after.values())
+    difference = fmean(new) - fmean(old)
+    p = interval = None
+    if first.kind == "rate":
+        if pairs:
+            p = mcnemar(sum(a > b for a, b in pairs), sum(b > a for a, b in pairs))
+        else:
+            p = fisher((round(sum(old)), len(old)), (round(sum(new)), len(new)))
+        beyond: bool | None = p < LEVEL
+    else:
+        interval = bootstrap_mean([b - a for a, b in pairs]) if pairs else bootstrap_difference(old, new)
+        beyond = None if interval is None else not interval[0] <= 0 <= interval[1]
+    verdict: Verdict = "too few" if beyond is None else "within chance"
+    if beyond:
+        verdict = "better" if (difference > 0) == first.higher_is_better else "worse"
+    return Line(hash_, variant, metric, *figures, len(pairs), difference, p, interval, verdict)
+
+
+def _notes(first: Run, second: Run) -> Iterator[str]:
+    for name in SETTINGS:
+        before, now = first.config.get(name), second.config.get(name)
+        if before != now:
+            shown = f": {before} and {now}" if all(isinstance(value, str | int) for value in (before, now)) else ""
+            yield f"the runs differ in {name}{shown}"
+    images = [_images(run) for run in (first, second)]
+    common = images[0] & images[1]
+    if images[0] != images[1]:
+        yield f"the runs have other images: {len(images[0])} and {len(images[1])}, {len(common)} of them in both"
+
+
+def _images(run: Run) -> set[str]:
+    files = run.config.get("data")
+    files = files if isinstance(files, dict) else {}
+    return {_identity(files, name, image) for name, of in files.items() if isinstance(of, dict) for image in of}

@@ -1,0 +1,177 @@
+"""Folders of images as the evaluation uses them: readable ones, in order, with their duplicates known.
+
+Two copies of one photo would count as a collision of unrelated images. They stay in the run, are reported, and are
+never paired with each other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import torch
+
+from dualshield.errors import ImageError, InputError
+from dualshield.hashes import get_hash
+from dualshield.images import CanonicalImage, canonicalise, decode, list_images
+from dualshield.images.decode import read_bytes
+
+# PDQ bits (of 256) up to which two images are taken for the same photo.
+NEAR = 16
+# What the pooled set is called in results.
+ALL = "all"
+# Canonical images of 3 MB each: enough for neighbours in the order of work, little enough for any machine.
+KEPT_IN_MEMORY = 64
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One image of a dataset; ``index`` is its place there."""
+
+    dataset: str
+    name: str
+    index: int
+    file: Path
+    sha256: str
+
+    @property
+    def label(self) -> str:
+        """Its name in messages and results."""
+        return f"{self.dataset}/{self.name}"
+
+    def load(self) -> CanonicalImage:
+        """Its canonical image; the file must still be what it was when the run began."""
+        return _load(self)
+
+
+@dataclass(frozen=True)
+class Duplicate:
+    """Two images that show the same; ``distance`` in PDQ bits, exact if the canonical pixels are equal."""
+
+    image: str
+    other: str
+    distance: int
+    exact: bool
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A file that is left out, and why."""
+
+    image: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Everything that a run works on."""
+
+    pictures: tuple[Picture, ...]  # the first image of every dataset, then the second ones, ...
+    unreadable: tuple[Unreadable, ...]
+    duplicates: tuple[Duplicate, ...]
+    limit: int
+
+    def of(self, dataset: str) -> list[Picture]:
+        """The images of one dataset, or of all."""
+        return [picture for picture in self.pictures if dataset in (ALL, picture.dataset)]
+
+    @property
+    def datasets(self) -> list[str]:
+        """Their names, in the order given."""
+        return list(dict.fromkeys(picture.dataset for picture in self.pictures))
+
+    def related(self, picture: Picture, other: Picture) -> bool:
+        """Whether the two show the same."""
+        return frozenset((picture.label, other.label)) in self._related
+
+    @cached_property
+    def _related(self) -> set[frozenset[str]]:
+        return {frozenset((found.image, found.other)) for found in self.duplicates}
+
+    def warnings(self) -> list[str]:
+        """What the user should know about the data."""
+        lines = [f"unreadable, skipped: {found.reason}" for found in self.unreadable]
+        counts = {name: len(self.of(name)) for name in self.datasets}
+        lines += [
+            f"{name} has {count} readable images, fewer than the {self.limit} asked for"
+            for name, count in counts.items()
+            if count < self.limit
+        ]
+        for found in self.duplicates:
+            how = "the same pixels" if found.exact else f"{found.distance} of 256 PDQ bits apart"
+            lines.append(f"duplicates, never paired as unrelated: {found.image} and {found.other} ({how})")
+        return lines
+
+
+def gather(
+    folders: Sequence[Path], limit: int, progress: Callable[[str, int, int], None] = lambda what, done, total: None
+) -> Pool:
+    """Read the first ``limit`` readable images of each folder once, and find the duplicates among them."""
+    if limit < 1:
+        raise InputError(f"limit {limit} is below 1")
+    if not folders:
+        raise InputError("no data: give a folder of images with --data")
+    names = [folder.resolve().name for folder in folders]
+    for name in names:
+        if name in ("", ALL):
+            raise InputError(f"a dataset cannot be called {name!r}; give another folder")
+        if names.count(name) > 1:
+            raise InputError(f"two folders are called {name!r}; results could not be told apart, rename one")
+    listed = [list_images(folder) for folder in folders]
+    total = sum(min(limit, len(files)) for files in listed)
+    pictures: list[Picture] = []
+    unreadable: list[Unreadable] = []
+    codes, pixels = [], []
+    pdq = get_hash("pdq")
+    for name, files in zip(names, listed, strict=True):
+        found = 0
+        for file in files:
+            if found == limit:
+                break
+            progress(f"reading {name}/{file.name}", len(pictures), total)
+            try:
+                data, image = _read(file, f"{name}/{file.name}")
+            except ImageError as error:
+                unreadable.append(Unreadable(f"{name}/{file.name}", str(error)))
+                continue
+            pictures.append(Picture(name, file.name, found, file, hashlib.sha256(data).hexdigest()))
+            codes.append(pdq.code(image.pixels))
+            pixels.append(hashlib.sha256(image.to_8bit().tobytes()).digest())
+            found += 1
+        if not found:
+            raise InputError(f"{name}: none of its {len(files)} images can be read; the last: {unreadable[-1].reason}")
+    duplicates = _duplicates(pictures, torch.stack(codes), pixels)
+    pictures.sort(key=lambda picture: (picture.index, names.index(picture.dataset)))
+    return Pool(tuple(pictures), tuple(unreadable), tuple(duplicates), limit)
+
+
+def _duplicates(pictures: Sequence[Picture], codes: torch.Tensor, pixels: Sequence[bytes]) -> list[Duplicate]:
+    found = []
+    for index, picture in enumerate(pictures):
+        distances = (codes[index + 1 :] ^ codes[index]).sum(-1)
+        for offset in (distances <= NEAR).nonzero().flatten().tolist():
+            other = index + 1 + offset
+            exact = pixels[index] == pixels[other]
+            found.append(Duplicate(picture.label, pictures[other].label, int(distances[offset]), exact))
+    return found
+
+
+def _read(file: Path, label: str) -> tuple[bytes, CanonicalImage]:
+    path = os.fspath(file)
+    try:
+        data = read_bytes(path)
+        return data, canonicalise(decode(data, name=label))
+    except ImageError as error:  # what is told later must not tell where the data lies
+        raise ImageError(str(error).replace(path, label)) from error
+
+
+@lru_cache(maxsize=KEPT_IN_MEMORY)
+def _load(picture: Picture) -> CanonicalImage:
+    data, image = _read(picture.file, picture.label)
+    if hashlib.sha256(data).hexdigest() != picture.sha256:
+        raise InputError(f"{picture.label} changed while the run was going on; put it back and use --resume")
+    return image

@@ -1,0 +1,186 @@
+"""The folder of a run: its configuration, its growing results, and the images kept beside them.
+
+    config.json                                       what the run is; a resumed one must be the same
+    results.jsonl                                     one line per finished piece, see `records`
+    images/original/DATASET/IMAGE.png                 for the report's gallery, 8-bit canonical images like all here
+    images/published/HASH/VARIANT/DATASET/IMAGE.png   as published; hardened ones until the run is finished
+    images/attacked/PART/HASH/VARIANT/DATASET/IMAGE/BUDGET.png
+    features/...                                      for FID, until the run is finished
+
+IMAGE is the whole file name, ``photo.jpg.png``: two files may differ in their suffix only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from io import BytesIO
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import torch
+
+from dualshield.errors import InputError
+from dualshield.evaluation.datasets import Picture
+from dualshield.evaluation.records import CONFIG, RESULTS, Key, Run
+from dualshield.files import write_atomically
+from dualshield.images import CanonicalImage, load_image
+
+FORMAT = 1
+# When and where a run is continued does not change what it measures.
+CIRCUMSTANCES = ("date", "machine")
+
+
+class RunFolder:
+    """Opened for writing; everything in it is a whole piece or is not there."""
+
+    def __init__(self, path: Path, config: dict[str, Any], *, resume: bool) -> None:
+        self.path = path
+        config = json.loads(json.dumps(config))  # as it will be read again
+        try:
+            _prepare(path, config, resume)
+            self.known: dict[Key, dict[str, Any]] = {}
+            if (path / RESULTS).exists():
+                self.known = {record.key: record.result for record in Run.open(path).records}
+            self._results = _open_results(path / RESULTS)
+        except OSError as error:
+            raise InputError(f"cannot use {path} as a run folder: {error.strerror or error}") from error
+
+    def append(self, key: Key, result: dict[str, Any]) -> None:
+        """Keep one finished piece; it is on its way to the disk when this returns."""
+        result = {name: _plain(value) for name, value in result.items()}
+        try:
+            self._results.write(json.dumps({"key": key, "result": result}, allow_nan=False) + "\n")
+            self._results.flush()
+        except OSError as error:
+            why = error.strerror or error
+            raise InputError(
+                f"cannot write {self.path / RESULTS}: {why}; all before is kept: make room and use --resume"
+            ) from error
+        self.known[key] = result
+
+    def close(self) -> None:
+        """No more results."""
+        with suppress(OSError):
+            self._results.close()
+
+    # -- images ------------------------------------------------------------------------------------
+
+    def original_file(self, picture: Picture) -> Path:
+        return self.path / "images" / "original" / picture.dataset / f"{picture.name}.png"
+
+    def published_file(self, hash_: str, variant: str, picture: Picture) -> Path:
+        return self.path / "images" / "published" / hash_ / variant / picture.dataset / f"{picture.name}.png"
+
+    def attacked_file(self, part: str, hash_: str, variant: str, picture: Picture, budget: float) -> Path:
+        folder = self.path / "images" / "attacked" / part / hash_ / variant / picture.dataset / picture.name
+        return folder / f"{budget:g}.png"
+
+    def save_image(self, file: Path, image: CanonicalImage) -> None:
+        """Losslessly: all images of a run lie on the 8-bit grid."""
+        _write(file, image.to_png())
+
+    def read_image(self, file: Path, name: str) -> CanonicalImage | None:
+        """What `save_image` kept, if it did."""
+        return CanonicalImage(load_image(file).pixels, name) if file.exists() else None
+
+    def copy_image(self, source: Path, target: Path) -> None:
+        """The same image under another name, if there is one and the name is free."""
+        if source.exists() and not target.exists():
+            _write(target, source.read_bytes())
+
+    # -- features ----------------------------------------------------------------------------------
+
+    def save_features(self, place: Sequence[str], features: torch.Tensor) -> None:
+        """Of one image, as a vector."""
+        data = BytesIO()
+        np.save(data, features.cpu().numpy().astype(np.float32))
+        _write(self._features_file(place), data.getvalue())
+
+    def read_features(self, place: Sequence[str]) -> torch.Tensor | None:
+        """What `save_features` kept, if it did."""
+        file = self._features_file(place)
+        return torch.from_numpy(np.load(file, allow_pickle=False)) if file.exists() else None
+
+    def _features_file(self, place: Sequence[str]) -> Path:
+        return self.path.joinpath("features", *place[:-1], f"{place[-1]}.npy")
+
+    # -- at the end --------------------------------------------------------------------------------
+
+    def clean(self, gallery: Sequence[Picture]) -> None:
+        """Remove what only the work itself needed."""
+        shutil.rmtree(self.path / "features", ignore_errors=True)
+        shown = {(picture.dataset, f"{picture.name}.png") for picture in gallery}
+        for file in (self.path / "images" / "published").glob("*/*/*/*.png"):
+            if (file.parent.name, file.name) not in shown:
+                with suppress(OSError):
+                    file.unlink()
+
+
+def _prepare(path: Path, config: dict[str, Any], resume: bool) -> None:
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path} is a file; give a folder for the run")
+    file = path / CONFIG
+    if file.exists():
+        if not resume:
+            raise InputError(f"{path} holds a run already; continue it with --resume, or choose another --out")
+        _compare(path, config)
+        return
+    if path.is_dir() and any(not entry.name.startswith(".") for entry in path.iterdir()):
+        raise InputError(f"{path} is not empty and not a run folder; choose another --out")
+    path.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, (json.dumps(config, indent=1) + "\n").encode())
+
+
+def _compare(path: Path, config: dict[str, Any]) -> None:
+    try:
+        before = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+        if not isinstance(before, dict):
+            raise ValueError("not an object")
+    except ValueError as error:
+        raise InputError(f"{path / CONFIG} cannot be read ({error}); start anew in another --out") from error
+    for name in sorted(before.keys() | config.keys()):
+        if name not in CIRCUMSTANCES and before.get(name) != config.get(name):
+            where, then, now = _difference(name, before.get(name), config.get(name))
+            raise InputError(
+                f"{path} is a run of another configuration: {where} was {_shown(then)}, now {_shown(now)}; "
+                "repeat the options it was started with, or choose another --out"
+            )
+
+
+def _difference(name: str, before: Any, now: Any) -> tuple[str, Any, Any]:
+    """The innermost field that differs."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        inner = next(key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key))
+        return _difference(f"{name}.{inner}", before.get(inner), now.get(inner))
+    return name, before, now
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _open_results(file: Path) -> TextIO:
+    cut = file.exists() and file.read_bytes()[-1:] not in (b"", b"\n")
+    results = file.open("a", encoding="ascii")
+    if cut:  # an interruption left half a line; what follows needs one of its own
+        results.write("\n")
+    return results
+
+
+def _write(file: Path, data: bytes) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {file.parent}: {error.strerror or error}") from error
+    write_atomically(file, data)
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no infinities."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

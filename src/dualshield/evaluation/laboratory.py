@@ -1,0 +1,149 @@
+"""One hash in its variants, and images as they are published and enrolled there.
+
+Every piece of work takes its noise from a stream of its own, derived from the seed and its key, so that a resumed run
+gives what an uninterrupted one would have given.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import cache, cached_property
+from typing import Any
+
+from dualshield.attacks.methods import Defence
+from dualshield.attacks.victim import Against, Victim
+from dualshield.errors import InputError
+from dualshield.evaluation.datasets import Picture
+from dualshield.evaluation.extras import Extras
+from dualshield.evaluation.folder import RunFolder
+from dualshield.evaluation.plan import HARDENED, Plan, label
+from dualshield.evaluation.records import Key
+from dualshield.hashes import PerceptualHash, get_hash
+from dualshield.hashes.registry import split_names
+from dualshield.images import CanonicalImage
+from dualshield.smoothing.matcher import SmoothedMatcher
+from dualshield.smoothing.noise import GaussianSource
+from dualshield.verification.program import program_of
+
+
+class Laboratory:
+    """One hash; its variants are set up when the first piece of work needs them."""
+
+    def __init__(self, spec: str, plan: Plan, folder: RunFolder, extras: Extras) -> None:
+        self.spec = spec
+        self.label = label(spec)
+        self.plan = plan
+        self.folder = folder
+        self.extras = extras
+        self.defence = cache(self._defence)
+        self._subject: Subject | None = None
+
+    def _defence(self, variant: Against) -> Defence:
+        protocol = self.plan.protocol.name
+        return Defence(self.spec, variant, protocol=protocol, device=self.plan.device, source=self.noise(variant))
+
+    @cached_property
+    def certifier(self) -> SmoothedMatcher:
+        """The deployed matcher with its full number of draws; the references of all variants meet the same one."""
+        config = self.plan.protocol.matcher(self.spec)
+        return SmoothedMatcher(self.hash, config, device=self.plan.device, source=self.noise("certifier"))
+
+    @cached_property
+    def hash(self) -> PerceptualHash:
+        """The plain one, where it is only one."""
+        return self.plan.protocol.hash(self.spec).to(self.plan.device)
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether several hashes decide together."""
+        return len(split_names(self.spec)) > 1
+
+    @cached_property
+    def is_differentiable(self) -> bool:
+        """Whether the white-box attacks can be run at all."""
+        return all(get_hash(name).is_differentiable for name in split_names(self.spec))
+
+    @cached_property
+    def is_verifiable(self) -> bool:
+        """Whether the plain hash has a certificate, by bounds of its network."""
+        if self.is_joint:
+            return False
+        try:
+            program_of(self.hash.network, self.hash.front_end.shape)
+        except InputError:
+            return False
+        return True
+
+    def noise(self, *labels: object) -> GaussianSource:
+        """The stream of one piece of work with this hash."""
+        return GaussianSource.for_work(self.plan.seed, self.label, *labels)
+
+    def subject(self, variant: Against, picture: Picture) -> Subject:
+        """A picture under a variant; the last one is kept, because all parts of it are done in a row."""
+        last = self._subject
+        if last is None or (last.variant, last.picture) != (variant, picture):
+            last = self._subject = Subject(self, variant, picture)
+        return last
+
+
+class Subject:
+    """One picture as published and enrolled under one variant; loaded, hardened and enrolled when needed."""
+
+    def __init__(self, lab: Laboratory, variant: Against, picture: Picture) -> None:
+        self.lab = lab
+        self.variant = variant
+        self.picture = picture
+        self.hardening_seconds: float | None = None  # unless an earlier run did it
+
+    @property
+    def in_gallery(self) -> bool:
+        """Whether its images are kept."""
+        return self.lab.plan.keep_images or self.picture.index < self.lab.plan.protocol.gallery
+
+    @cached_property
+    def published(self) -> CanonicalImage:
+        """As its owner publishes it: on the 8-bit grid, and hardened once for all parts and runs."""
+        folder, label = self.lab.folder, self.lab.label
+        file = folder.published_file(label, self.variant, self.picture)
+        hardened = self.variant in HARDENED
+        if hardened:
+            for twin in HARDENED:  # both publish the same
+                folder.copy_image(folder.published_file(label, twin, self.picture), file)
+            found = folder.read_image(file, self.picture.label)
+            if found is not None:
+                return found
+        defence = self.lab.defence(self.variant)
+        defence.draw_from(self.lab.noise("publish", self.picture.label))
+        original = self.picture.load()
+        started = time.perf_counter()
+        published = defence.publish(original)
+        if hardened:
+            self.hardening_seconds = time.perf_counter() - started
+        if self.in_gallery:
+            folder.save_image(folder.original_file(self.picture), original)
+        if hardened or self.in_gallery:
+            folder.save_image(file, published)
+        return published
+
+    @cached_property
+    def victim(self) -> Victim:
+        """The deployed matcher with this reference enrolled, once for all parts."""
+        defence = self.lab.defence(self.variant)
+        defence.draw_from(self.lab.noise("enrol", self.variant, self.picture.label))
+        return defence.victim(self.published)
+
+    def key(self, part: str, detail: str) -> Key:
+        """Of a record about this picture."""
+        return Key(part, self.lab.label, self.variant, self.picture.dataset, self.picture.name, detail)
+
+    def known(self, part: str, detail: str) -> dict[str, Any] | None:
+        """The record, if it is there."""
+        return self.lab.folder.known.get(self.key(part, detail))
+
+    def noise(self, part: str, detail: str) -> GaussianSource:
+        """For one record."""
+        return GaussianSource.for_work(self.lab.plan.seed, *self.key(part, detail))
+
+    def draw(self, part: str, detail: str) -> None:
+        """The defender's noise for one record."""
+        self.lab.defence(self.variant).draw_from(self.noise(part, detail))

@@ -1,0 +1,64 @@
+"""What a run is asked to do."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from dualshield.attacks.victim import Against
+from dualshield.errors import InputError
+from dualshield.evaluation.protocol import PROTOCOLS, Protocol
+from dualshield.evaluation.records import PARTS
+from dualshield.hashes.registry import CARD_SUFFIXES
+from dualshield.smoothing.engines import check_device
+
+VARIANTS: tuple[Against, ...] = ("original", "smoothing", "ours")
+SMOOTHED: tuple[Against, ...] = ("smoothing", "ours")
+HARDENED: tuple[Against, ...] = ("ours", "hardening")
+UNHARDENED: tuple[Against, ...] = ("original", "smoothing")
+MAX_SEED = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that results depend on beside the data and the software."""
+
+    hashes: tuple[str, ...]
+    variants: tuple[Against, ...] = VARIANTS
+    parts: tuple[str, ...] = PARTS
+    protocol: Protocol = PROTOCOLS["default"]
+    limit: int = PROTOCOLS["default"].images  # images of each dataset
+    seed: int = 2026
+    device: str = "cpu"
+    keep_images: bool = False
+
+    def __post_init__(self) -> None:
+        for what, given, known in (("variant", self.variants, get_args(Against)), ("part", self.parts, PARTS)):
+            if not given:
+                raise InputError(f"no {what} given: use some of {', '.join(known)}")
+            for name in given:
+                if name not in known:
+                    raise InputError(f"unknown {what} {name!r}: use some of {', '.join(known)}")
+                if given.count(name) > 1:
+                    raise InputError(f"{what} {name} is given twice")
+        if not self.hashes:
+            raise InputError("no hash given: use --hash")
+        labels = [label(spec) for spec in self.hashes]
+        for name in labels:
+            if labels.count(name) > 1:
+                raise InputError(f"two hashes are called {name!r}; results could not be told apart")
+        check_device(self.device)
+        if not 0 <= self.seed <= MAX_SEED:
+            raise InputError(f"seed {self.seed} is not between 0 and {MAX_SEED}")
+
+    def budgets(self, part: str) -> tuple[float, ...]:
+        """Of an attack; the adaptive one finds each image's cost on its scale."""
+        return self.protocol.cost_budgets if part == "adaptive" else self.protocol.budgets
+
+
+def label(spec: str) -> str:
+    """What a hash is called in results: its name, or that of its card without the folders; fit for a file name."""
+    name = Path(spec).stem if spec.lower().endswith(CARD_SUFFIXES) else spec
+    return re.sub(r"[^\w.+-]", "_", name).lstrip(".") or "_"

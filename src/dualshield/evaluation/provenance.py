@@ -1,0 +1,76 @@
+"""What produced a run, for its ``config.json``: versions, weights, machine. No host name, no paths."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from contextlib import suppress
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import dualshield
+from dualshield.evaluation.protocol import Protocol
+from dualshield.hashes.registry import split_names
+from dualshield.smoothing.profile import Profile, find_profile
+
+PACKAGES = ("torch", "numpy", "scipy", "pillow", "openvino", "torchmetrics", "onnx", "cryptography")
+
+
+def versions() -> dict[str, str]:
+    """Of everything that results depend on."""
+    found = {"dualshield": dualshield.__version__, "python": platform.python_version()}
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """Enough to judge the seconds by."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
+    return {
+        "cpu": _cpu(),
+        "architecture": platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "memory_gib": round(memory / 2**30, 1),
+        "system": platform.system(),
+    }
+
+
+def _cpu() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
+
+
+def hash_facts(spec: str, protocol: Protocol) -> dict[str, Any]:
+    """The members of a hash as they are now: versions, weights, and the matcher they get."""
+    facts = {}
+    for name in split_names(spec):
+        hash_ = protocol.hash(name)
+        profile = None if protocol.name == "paper" else find_profile(name)
+        facts[hash_.name] = {
+            "version": hash_.version,
+            "bits": hash_.bits,
+            "threshold": hash_.threshold,
+            "weights": hash_.weights,
+            "profile": None if profile is None else _digest(profile),
+            "matcher": asdict(protocol.matcher(name)),
+        }
+    return facts
+
+
+def _digest(profile: Profile) -> dict[str, Any]:
+    """Not all of it: what it was measured with may name folders."""
+    text = json.dumps(asdict(profile), sort_keys=True)
+    chosen = {"lowpass": profile.lowpass, "sigma": profile.sigma, "threshold": profile.threshold}
+    return {**chosen, "sha256": hashlib.sha256(text.encode()).hexdigest()}

@@ -1,0 +1,28 @@
+"""What hardening does to an image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from dualshield.attacks.victim import Against
+from dualshield.evaluation.datasets import Picture
+from dualshield.evaluation.laboratory import Laboratory, Subject
+from dualshield.evaluation.plan import HARDENED
+from dualshield.images.quality import compare
+
+PART = "quality"
+
+
+def details(lab: Laboratory, variant: Against, picture: Picture) -> tuple[str, ...]:
+    """One record, where there is hardening."""
+    return ("",) if variant in HARDENED else ()
+
+
+def work(subject: Subject, missing: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The published image against the original."""
+    published, original = subject.published.pixels, subject.picture.load().pixels
+    found = asdict(compare(original, published))
+    found["lpips"] = subject.lab.extras.distance(original, published)
+    yield "", {**found, "seconds": subject.hardening_seconds}

@@ -1,0 +1,58 @@
+"""Attackers without mathematics: every transformation of the paper at every level, and our extras."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dualshield.attacks.space import saved
+from dualshield.attacks.transformations import ALL_TRANSFORMS
+from dualshield.attacks.victim import Against
+from dualshield.errors import NothingToAttackError
+from dualshield.evaluation.datasets import Picture
+from dualshield.evaluation.laboratory import Laboratory, Subject
+from dualshield.evaluation.plan import HARDENED, UNHARDENED
+from dualshield.images.quality import ssim
+from dualshield.smoothing.statistics import Decision
+from dualshield.transforms import PAPER_TRANSFORMS, parse
+
+PART = "transforms"
+
+
+def details(lab: Laboratory, variant: Against, picture: Picture) -> tuple[str, ...]:
+    """All of them, for the first images of each dataset."""
+    wanted = picture.index < lab.plan.protocol.transform_images
+    return tuple(transform.name for transform in ALL_TRANSFORMS) if wanted else ()
+
+
+def work(subject: Subject, missing: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """One record per transformation of the published image, judged as saved in 8 bits."""
+    victim = subject.victim
+    subject.draw(PART, "start")
+    try:
+        pixels = victim.start(subject.published)
+    except NothingToAttackError:
+        yield from ((detail, {"unmatched": True}) for detail in missing)
+        return
+    for detail in missing:
+        transform = parse(detail)
+        image = saved(transform(pixels, seed=subject.lab.plan.seed))
+        subject.draw(PART, detail)
+        decision = victim.decide(image)
+        yield (
+            detail,
+            {
+                "decision": decision.value,
+                "evaded": decision != Decision.MATCH,
+                "ssim": _known_similarity(subject, detail) or ssim(pixels.cpu(), image.cpu()),
+                "paper": transform in PAPER_TRANSFORMS,
+            },
+        )
+
+
+def _known_similarity(subject: Subject, detail: str) -> float | None:
+    """What is known from a variant that publishes the same image; SSIM is the better part of the work here."""
+    same = HARDENED if subject.variant in HARDENED else UNHARDENED
+    keys = [subject.key(PART, detail)._replace(variant=variant) for variant in same]
+    records = [subject.lab.folder.known.get(key, {}) for key in keys]
+    return next((record["ssim"] for record in records if record.get("ssim")), None)

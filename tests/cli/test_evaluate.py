@@ -1,0 +1,82 @@
+"""``dualshield evaluate``."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from command_line import complaint, run
+from dualshield.cli import evaluate as command
+from dualshield.evaluation.records import CONFIG, Run
+
+
+@pytest.fixture
+def data(tmp_path: Path, photo_files: list[Path]) -> Path:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for file in photo_files[:2]:
+        shutil.copy(file, folder)
+    return folder
+
+
+def test_a_run_from_the_command_line(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "runs" / "first"
+    options = ("--variants", "original, smoothing", "--parts", "certified,collisions", "--limit", 3)
+    arguments = ("evaluate", "--data", data, *options, "--out", out)
+    assert run(*arguments) == 0
+    said = capsys.readouterr()
+    assert "2 images, 6 results" in said.out
+    assert "fewer than the 3 asked for" in said.err
+    found = Run.open(out)
+    assert {record.key.part for record in found.records} == {"certified", "collisions"}
+    config = json.loads((out / CONFIG).read_text())
+    assert (config["protocol"], config["seed"], config["limit"]) == ("default", 2026, 3)
+    assert config["defences"]["pdq"]["pdq"]["profile"]["sigma"] > 0
+    assert run(*arguments) == 2
+    assert "--resume" in complaint(capsys)
+    assert run(*arguments, "--resume", "--protocol", "paper") == 2
+    assert "another configuration: defences.pdq.pdq." in complaint(capsys)
+    assert run(*arguments, "--resume") == 0
+
+
+def test_bad_usage(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    for arguments, message in (
+        (("--data", data, "--hash", "nope"), "nope"),
+        (("--data", data, "--hash", "pdq", "--hash", "pdq"), "two hashes"),
+        (("--data", data, "--variants", "theirs"), "unknown variant 'theirs'"),
+        (("--data", data, "--variants", ","), "no variant"),
+        (("--data", data, "--parts", "everything"), "unknown part"),
+        (("--data", data, "--limit", 0), "limit 0"),
+        (("--data", data, "--seed", -1), "seed -1"),
+        (("--data", data, "--device", "abacus"), "abacus"),
+        (("--data", data, "--data", data), "two folders"),
+        (("--data", tmp_path / "missing"), "no such folder"),
+        ((), "--data"),
+    ):
+        assert run("evaluate", *arguments, "--out", out) == 2, arguments
+        assert message in complaint(capsys), arguments
+    assert not out.exists()
+    assert run("evaluate", "--data", data, "--out", data / "astronaut.png" / "run") == 2
+    assert "run folder" in complaint(capsys)
+
+
+def test_a_hash_without_gradients_is_not_hardened(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    card = tmp_path / "theirs.yaml"
+    card.write_text("name: theirs\nbits: 64\ncommand: [echo, 0123456789abcdef]\n")
+    assert run("evaluate", "--data", data, "--hash", card, "--out", tmp_path / "run") == 2
+    assert "--variants" in complaint(capsys)
+
+
+def test_lines_where_no_bar_can_be_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    times = iter([0.0, 1.0, 100.0, 100.0, 101.0])
+    show = command._lines(lambda: next(times))
+    show("a", 0, 10, None)
+    show("b", 1, 10, 4000.0)
+    show("c", 2, 10, 10.0)
+    assert capsys.readouterr().err == "dualshield: 1 of 10 pieces, about 1 h 07 min left: b\n"

@@ -1,0 +1,298 @@
+"""Whole runs: what they leave behind, and that nothing is lost or different when they are interrupted."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dualshield.attacks.methods import Defence
+from dualshield.errors import InputError
+from dualshield.evaluation import fid, lpips
+from dualshield.evaluation.plan import Plan, label
+from dualshield.evaluation.protocol import Protocol
+from dualshield.evaluation.records import CONFIG, RESULTS, Key, Run
+from dualshield.evaluation.run import Estimate, Piece, Summary, evaluate
+from dualshield.images import load_image
+
+CHEAP = ("certified", "collisions")
+
+
+class Distance:
+    """In place of LPIPS."""
+
+    def distance(self, image: torch.Tensor, other: torch.Tensor) -> float:
+        return float((image - other).abs().mean())
+
+
+class Features:
+    """In place of Inception."""
+
+    def features(self, pixels: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.adaptive_avg_pool2d(pixels, 2).flatten(1)
+
+
+@pytest.fixture
+def extras(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lpips, "load", Distance)
+    monkeypatch.setattr(fid, "load", Features)
+    monkeypatch.setattr(fid, "distance", lambda a, b: float((a - b).abs().sum()))
+
+
+@pytest.fixture
+def no_extras(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lpips, "load", lambda: None)
+    monkeypatch.setattr(fid, "load", lambda: None)
+
+
+class Killed(BaseException):
+    """As sudden as a signal."""
+
+
+def killed_at(piece: int) -> Any:
+    def progress(what: str, done: int, total: int, left: float | None) -> None:
+        if done == piece and left is not None:
+            raise Killed
+
+    return progress
+
+
+def results(folder: Path) -> dict[Key, dict[str, Any]]:
+    """By key, without the times."""
+    records = Run.open(folder).records
+    assert len({record.key for record in records}) == len(records), "a piece of work was done twice"
+    return {record.key: {**record.result, "seconds": None} for record in records}
+
+
+def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
+    data: Path, tmp_path: Path, small: Protocol, extras: None
+) -> None:
+    """All parts of the variant that does everything; the second run is killed between pieces and within one."""
+    plan = Plan(("pdq",), ("ours",), protocol=small, limit=2)
+    summary = evaluate(plan, [data], tmp_path / "whole")
+    whole = results(tmp_path / "whole")
+    assert summary.records == len(whole)
+
+    out = tmp_path / "resumed"
+    with pytest.raises(Killed):
+        evaluate(plan, [data], out, progress=killed_at(4))
+    # A line that the kill cut short, of a record in the middle of a piece.
+    lines = (out / RESULTS).read_text().splitlines(keepends=True)
+    (out / RESULTS).write_text("".join(lines[:-1]) + lines[-1][:40])
+    with pytest.raises(Killed):
+        evaluate(plan, [data], out, resume=True, progress=killed_at(7))
+    evaluate(plan, [data], out, resume=True)
+    assert results(out) == whole
+    assert not (out / "features").exists()
+
+    _check_records(whole)
+    _check_images(tmp_path / "whole", data)
+
+
+def _check_records(found: dict[Key, dict[str, Any]]) -> None:
+    details: dict[tuple[str, str, str], set[str]] = {}
+    for key in found:
+        details.setdefault((key.part, key.variant, key.image), set()).add(key.detail)
+    for image in ("astronaut.png", "chelsea.png"):
+        assert details["whitebox", "ours", image] == details["blackbox", "ours", image] == {"40", "90"}
+        assert details["adaptive", "ours", image] == {"2", "20"}
+        assert "identity" in details["certified", "ours", image]
+        assert len(details["certified", "ours", image]) == 2
+    assert details["transforms", "ours", "astronaut.png"] == {"jpeg-95", "noise-0.01", "flip-1"}
+    assert ("transforms", "ours", "chelsea.png") not in details  # beyond the protocol's images
+    assert sum(key.part == "collisions" for key in found) == 1
+    assert details["fid", "ours", ""] == {"40", "90", "hardened"}
+    assert {key.dataset for key in found if key.part == "fid"} == {"photos", "all"}
+    by_part: dict[str, list[dict[str, Any]]] = {}
+    for key, result in found.items():
+        by_part.setdefault(key.part, []).append(result)
+    assert all(result["radius"] > 0 and result["method"] == "smoothing" for result in by_part["certified"])
+    assert all(result["n"] == 5000 for result in by_part["certified"])
+    assert all(0 < result["lpips"] < 1 for result in by_part["whitebox"])
+    # Six steps of pgd lead nowhere near 40: the smaller budget was not attacked again.
+    assert [result.get("inferred", False) for result in by_part["whitebox"]].count(True) == 2
+    assert all(0.9 < result["ssim"] < 1 and result["lpips"] > 0 for result in by_part["quality"])
+    assert all(not result["collided"] for result in by_part["collisions"])
+    assert all(result["fid"] > 0 and result["images"] == 2 for result in by_part["fid"])
+
+
+def _check_images(run: Path, data: Path) -> None:
+    """A gallery of the first image; the others' are gone."""
+    found = {file.relative_to(run / "images").as_posix() for file in (run / "images").rglob("*.png")}
+    image = "photos/astronaut.png"
+    assert f"original/{image}.png" in found
+    assert f"published/pdq/ours/{image}.png" in found
+    assert {f"attacked/whitebox/pdq/ours/{image}/{budget}.png" for budget in (40, 90)} <= found
+    assert not any("chelsea" in file for file in found)
+    original, published = (
+        load_image(run / "images" / name / f"{image}.png") for name in ("original", "published/pdq/ours")
+    )
+    assert 0 < (original.pixels - published.pixels).abs().max() < 0.2
+
+
+def cheap(data: Path, out: Path, small: Protocol, **options: Any) -> Summary:
+    plan = Plan(("pdq",), ("original", "smoothing"), CHEAP, small, 3)
+    return evaluate(replace(plan, **options.pop("plan", {})), [data], out, **options)
+
+
+def test_a_finished_run_is_not_done_again(
+    data: Path, tmp_path: Path, small: Protocol, no_extras: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    first = cheap(data, out, small)
+    before = (out / RESULTS).read_bytes()
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("worked again")
+
+    monkeypatch.setattr(Defence, "__init__", never)
+    assert cheap(data, out, small, resume=True) == first
+    assert (out / RESULTS).read_bytes() == before
+
+
+def test_a_run_of_another_configuration_is_refused(
+    data: Path, tmp_path: Path, small: Protocol, no_extras: None, photo_files: list[Path]
+) -> None:
+    out = tmp_path / "run"
+    cheap(data, out, small, plan={"parts": ("collisions",), "variants": ("original",)})
+    settings: dict[str, Any] = {"parts": ("collisions",), "variants": ("original",)}
+    with pytest.raises(InputError, match="exists already; continue a run with --resume"):
+        cheap(data, out, small, plan=settings)
+    for change, message in (
+        ({"seed": 1}, "seed was 2026, now 1"),
+        ({"limit": 2}, "data.photos.coffee.png was"),
+        ({"parts": CHEAP}, "parts was"),
+        ({"variants": ("smoothing",)}, "variants was"),
+        ({"protocol": replace(small, collision_pairs=1)}, "parameters.collision_pairs was 2, now 1"),
+        ({"keep_images": True}, "keep_images was false, now true"),
+    ):
+        with pytest.raises(InputError, match=message):
+            cheap(data, out, small, plan={**settings, **change}, resume=True)
+    shutil.copy(photo_files[4], data / "coffee.png")
+    with pytest.raises(InputError, match=r"data.photos.coffee.png was \"\w+\", now"):
+        cheap(data, out, small, plan=settings, resume=True)
+
+
+def test_folders_that_are_no_runs_are_left_alone(data: Path, tmp_path: Path, small: Protocol, no_extras: None) -> None:
+    for resume in (False, True):
+        with pytest.raises(InputError, match="photos"):
+            cheap(data, data, small, resume=resume)
+        with pytest.raises(InputError, match="astronaut"):
+            cheap(data, data / "astronaut.png", small, resume=resume)
+    assert sorted(file.name for file in data.iterdir()) == ["astronaut.png", "chelsea.png", "coffee.png"]
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / CONFIG).write_text("{")
+    with pytest.raises(InputError, match="cannot be read"):
+        cheap(data, tmp_path / "broken", small, resume=True)
+
+
+def test_a_full_disk_loses_nothing(
+    data: Path, tmp_path: Path, small: Protocol, no_extras: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cheap(data, tmp_path / "whole", small)
+    out = tmp_path / "run"
+    opened = Path.open
+
+    class Full:
+        """A disk with room for two and a half lines."""
+
+        def __init__(self, file: Any) -> None:
+            self.file, self.lines = file, 0
+
+        def write(self, text: str) -> None:
+            self.lines += 1
+            self.file.write(text if self.lines <= 2 else text[:30])
+            if self.lines > 2:
+                self.file.flush()
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+        def flush(self) -> None:
+            self.file.flush()
+
+        def close(self) -> None:
+            self.file.close()
+
+    def full(path: Path, *arguments: Any, **options: Any) -> Any:
+        file = opened(path, *arguments, **options)
+        return Full(file) if path.name == RESULTS and "a" in arguments else file
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", full)
+        with pytest.raises(InputError, match="No space left on device; all before is kept"):
+            cheap(data, out, small)
+    assert len(results(out)) == 2
+    cheap(data, out, small, resume=True)
+    assert results(out) == results(tmp_path / "whole")
+
+
+def test_the_configuration_says_what_was_run_and_not_where(
+    data: Path, tmp_path: Path, small: Protocol, no_extras: None
+) -> None:
+    shutil.copy(data / "chelsea.png", data / "zz-copy.png")
+    (data / "damaged.jpg").write_bytes(b"\xff\xd8\xff")
+    out = tmp_path / "run"
+    summary = cheap(data, out, small, plan={"limit": 10, "parts": ("collisions",), "variants": ("original",)})
+    text = (out / CONFIG).read_text()
+    config = json.loads(text)
+    assert config["format"] == 1
+    assert config["hashes"] == ["pdq"]
+    assert config["defences"]["pdq"]["pdq"]["matcher"]["n"] == 5000
+    assert config["extras"] == {"lpips": False, "fid": False}
+    assert set(config["data"]["photos"]) == {"astronaut.png", "chelsea.png", "coffee.png", "zz-copy.png"}
+    assert config["duplicates"][0]["exact"]
+    assert config["unreadable"][0]["image"] == "photos/damaged.jpg"
+    assert {"torch", "numpy", "dualshield"} <= config["versions"].keys()
+    assert config["machine"]["cores"] >= 1
+    assert str(tmp_path) not in text + (out / RESULTS).read_text()
+    said = "\n".join(summary.warnings)
+    assert "duplicates, never paired as unrelated: photos/chelsea.png and photos/zz-copy.png" in said
+    assert "LPIPS is not measured" in said
+
+
+def test_what_no_extra_measures_is_null(data: Path, tmp_path: Path, small: Protocol, no_extras: None) -> None:
+    plan = Plan(("pdq",), ("hardening",), ("quality",), small, 1)
+    evaluate(plan, [data], tmp_path / "run")
+    found = results(tmp_path / "run")
+    assert {key.part: result.get("lpips", result.get("fid")) for key, result in found.items()} == {
+        "quality": None,
+        "fid": None,
+    }
+
+
+def test_plans_are_checked() -> None:
+    for options, message in (
+        ({"hashes": ()}, "no hash"),
+        ({"hashes": ("a/x.yaml", "b/x.yaml")}, "two hashes are called 'x'"),
+        ({"variants": ("ours", "nope")}, "unknown variant 'nope'"),
+        ({"variants": ()}, "no variant"),
+        ({"variants": ("ours", "ours")}, "given twice"),
+        ({"parts": ("magic",)}, "unknown part 'magic'"),
+        ({"seed": -1}, "seed -1"),
+        ({"device": "abacus"}, "unknown device"),
+    ):
+        with pytest.raises(InputError, match=message):
+            Plan(**{"hashes": ("pdq",), **options})  # type: ignore[arg-type]
+
+
+def test_a_card_is_called_by_its_name_alone() -> None:
+    assert label("/home/me/my hash.yaml") == "my_hash"
+    assert label("../../evil/...yaml") == "_"
+    assert label("pdq+neuralhash") == "pdq+neuralhash"
+
+
+def test_the_time_left_is_that_of_pieces_of_the_same_kind() -> None:
+    def piece(part: str, variant: str) -> Piece:
+        return Piece("", (Key(part, "pdq", variant, "d", "i", ""),), lambda missing: iter(()))
+
+    slow, quick, new = piece("blackbox", "ours"), piece("certified", "ours"), piece("blackbox", "original")
+    estimate = Estimate({slow.kind: 3, quick.kind: 5, new.kind: 2})
+    assert estimate.seconds() is None
+    estimate.done(slow, 10.0)
+    estimate.done(quick, 1.0)
+    assert estimate.seconds() == pytest.approx(2 * 10 + 4 * 1 + 2 * 10)
