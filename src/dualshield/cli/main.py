@@ -19,6 +19,7 @@ from dualshield.cli.hash import hash_images
 from dualshield.cli.hashes import hashes
 from dualshield.cli.match import match
 from dualshield.cli.redteam import redteam
+from dualshield.cli.report import report
 from dualshield.cli.verify import verify
 from dualshield.cli.weights import weights
 from dualshield.errors import DualShieldError, ExitCode
@@ -61,7 +62,7 @@ def cli(verbose: bool) -> None:
     logger.handlers[:] = [ErrorOutput()]
 
 
-for command in (hashes, hash_images, match, harden, attack, redteam, calibrate, verify, weights, demo):
+for command in (hashes, hash_images, match, harden, attack, redteam, report, calibrate, verify, weights, demo):
     cli.add_command(command)
 
 

@@ -112,6 +112,10 @@ class Results:
         """Whether anything of a part was done."""
         return any(key[0] == part for key in self._groups)
 
+    def everything(self, part: str) -> list[Record]:
+        """All of one part, over hashes and variants."""
+        return [record for key, records in self._groups.items() if key[0] == part for record in records]
+
     def matched(self, part: str, hash_name: str, variant: str) -> list[Record]:
         """What there is to judge of one part."""
         return [record for record in self.records(part, hash_name, variant) if record.matched]
@@ -138,8 +142,7 @@ class Results:
     def budgets(self, part: str) -> list[float]:
         """All budgets that were tried, ascending."""
         if part not in self._budgets:
-            groups = [records for key, records in self._groups.items() if key[0] == part]
-            found = {_budget(record) for records in groups for record in records}
+            found = {_budget(record) for record in self.everything(part)}
             self._budgets[part] = sorted(budget for budget in found if budget is not None)
         return self._budgets[part]
 
@@ -179,10 +182,9 @@ class Results:
     def transforms(self) -> list[tuple[str, bool]]:
         """Names of all transformations in the order of the run, and whether the paper has them."""
         found: dict[str, bool] = {}
-        for (part, _, _), records in self._groups.items():
-            for record in records if part == "transforms" else ():
-                if record.matched:
-                    found.setdefault(record.key.detail, record.result.get("paper") is True)
+        for record in self.everything("transforms"):
+            if record.matched:
+                found.setdefault(record.key.detail, record.result.get("paper") is True)
         return sorted(found.items(), key=lambda item: not item[1])
 
     def evasion(self, hash_name: str, variant: str, names: Iterable[str]) -> Figure | None:
@@ -245,12 +247,7 @@ class Results:
 
     def unmeasured(self, part: str, name: str) -> bool:
         """Whether a metric is null throughout, as it is when its extra is not installed."""
-        values = [
-            record.result[name]
-            for key, records in self._groups.items()
-            for record in records
-            if key[0] == part and name in record.result
-        ]
+        values = [record.result[name] for record in self.everything(part) if name in record.result]
         return bool(values) and all(value is None for value in values)
 
 

@@ -220,15 +220,13 @@ def transformation(hash_name: str, family: str, variant: str) -> Cell:
 
 def collisions(hash_name: str, variant: str) -> Cell:
     """The collision rate of unrelated pairs."""
-    row = _COLLISIONS.get(hash_name)
-    return _at(row and (row,), ("rate",), "rate", VARIANTS, variant)
+    return _at((_COLLISIONS.get(hash_name, ()),), ("rate",), "rate", VARIANTS, variant)
 
 
 def hardening(hash_name: str, dataset: str, quality: str) -> Cell:
     """The quality of hardened images of one dataset; ``all`` is the average of the main text, for four hashes."""
     if dataset == "all":
-        row = _HARDENING_MEAN.get(hash_name)
-        return _at(row and (row,), ("all",), "all", QUALITIES, quality)
+        return _at((_HARDENING_MEAN.get(hash_name, ()),), ("all",), "all", QUALITIES, quality)
     return _at(_HARDENING.get(hash_name), DATASETS, dataset, QUALITIES, quality)
 
 
@@ -239,8 +237,7 @@ def distortion(hash_name: str, variant: str, budget: float, quality: str) -> Cel
 
 def ablation(column: str, variant: str) -> Cell:
     """A cell of the ablation: whitebox, blackbox or certified, averaged over the paper's eight hashes."""
-    row = _ABLATION.get(variant)
-    return _at(row and (row,), (variant,), variant, ("whitebox", "blackbox", "certified"), column)
+    return _at((_ABLATION.get(variant, ()),), (variant,), variant, ("whitebox", "blackbox", "certified"), column)
 
 
 def _at(
@@ -252,4 +249,5 @@ def _at(
 ) -> Cell:
     if not cells or row not in rows or column not in columns:
         return None
-    return cells[rows.index(row)][columns.index(column)]
+    found = cells[rows.index(row)]
+    return found[columns.index(column)] if found else None

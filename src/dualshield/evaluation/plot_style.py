@@ -20,7 +20,7 @@ from matplotlib.lines import Line2D
 
 from dualshield.evaluation.rows import heading
 
-INK, MUTED, GRID = "#1f2328", "#656d76", "#e3e6ea"
+INK, MUTED, GRID, PAGE = "#1f2328", "#656d76", "#e3e6ea", "#ffffff"
 COLOURS = {"original": "#7d7f85", "smoothing": "#d55e00", "hardening": "#009e73", "ours": "#0072b2"}
 MARKERS = {"original": "o", "smoothing": "s", "hardening": "^", "ours": "D"}
 OTHER_COLOUR, OTHER_MARKER = "#cc79a7", "v"
@@ -41,6 +41,7 @@ STYLE: dict[str, Any] = {
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.titlecolor": INK,
+    "axes.titlepad": 9,
     "axes.unicode_minus": False,
     "xtick.color": MUTED,
     "ytick.color": MUTED,
@@ -82,7 +83,7 @@ def style() -> Iterator[None]:
     """Ours, whatever the user's matplotlib is set to; letters that the font lacks are boxes, not warnings."""
     with mpl.rc_context(), warnings.catch_warnings():
         mpl.rcdefaults()
-        mpl.rcParams.update(STYLE)
+        mpl.rcParams.update(STYLE)  # type: ignore[arg-type]  # its keys are a closed list of literals
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         yield
 

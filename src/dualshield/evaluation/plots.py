@@ -17,7 +17,9 @@ from dualshield.evaluation.metrics import Figure, Results, cner, family, mean
 from dualshield.evaluation.plot_style import (
     BAND,
     GRID,
+    INK,
     MUTED,
+    PAGE,
     Plot,
     colour,
     finish,
@@ -83,7 +85,7 @@ def _certified(canvas: Canvas, found: Results, name: str) -> bool:
         points = [(radius, paper.cner(name, radius, variant)) for radius in paper.CNER_RADII]
         published |= _paper_points(axes, points, variant)
     axes.set_xlim(0, scale[-1])
-    axes.set_xlabel("certified radius, ℓ2" + (" (dotted: benign variants)" if dotted else ""))
+    axes.set_xlabel("certified radius, ℓ₂" + (" (dotted: benign variants)" if dotted else ""))
     _per_cent(axes, "CNER, %")
     legend(canvas, list(radii), paper=published)
     return True
@@ -117,7 +119,7 @@ def _success(part: str) -> Callable[[Canvas, Results, str], bool]:
         axes.xaxis.set_major_locator(FixedLocator(budgets))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xticklabels([f"{budget:g}" for budget in budgets])
-        axes.set_xlabel("budget, ℓ2")
+        axes.set_xlabel("budget, ℓ₂")
         _per_cent(axes, "success, %")
         legend(canvas, drawn, paper=published)
         return True
@@ -191,7 +193,7 @@ def _radar(canvas: Canvas, found: Results, name: str) -> bool:
     axes: Any = canvas.add_subplot(projection="polar")
     axes.set_theta_zero_location("N")
     axes.set_theta_direction(-1)
-    axes.set_title(escape.plain(name), pad=14)
+    canvas.suptitle(escape.plain(name), x=0.02, ha="left", fontsize=9.5, fontweight="bold")
     published = False
     for variant in paper.VARIANTS:
         theirs = published_profile(name, variant)
@@ -206,7 +208,10 @@ def _radar(canvas: Canvas, found: Results, name: str) -> bool:
     axes.set_ylim(0, 1)
     axes.set_yticks([0.25, 0.5, 0.75, 1.0], [])
     axes.set_xticks(angles, [AXES[index] for index in kept])
-    axes.tick_params(axis="x", pad=7)
+    axes.tick_params(axis="x", pad=9)
+    for label, angle in zip(axes.get_xticklabels(), angles, strict=True):
+        side = np.sin(angle)
+        label.set_horizontalalignment("center" if abs(side) < 0.3 else "left" if side > 0 else "right")
     axes.grid(color=GRID, linewidth=0.7)
     axes.spines["polar"].set_visible(False)
     legend(canvas, list(whole), paper=published, dashed=True)
@@ -230,14 +235,15 @@ def _ablation(canvas: Canvas, found: Results) -> bool:
                 axes.barh(place, scale * figure.value, height=0.62, color=colour(variant))
                 _reach(axes, place, figure, scale)
             if theirs is not None:
-                axes.plot([theirs], [place], **{**hollow(variant), "marker": "D", "color": MUTED}, clip_on=False)
+                axes.plot([theirs], [place], marker="D", color=INK, markerfacecolor=PAGE, clip_on=False, zorder=4)
         axes.set_title(label.partition(", ")[0] + (", %" if scale > 1 else ""), fontsize=8.5, fontweight="normal")
         axes.set_yticks(range(len(variants)), [escape.plain(heading(variant)) for variant in variants])
         axes.set_ylim(len(variants) - 0.5, -0.5)
         axes.set_xlim(0, 100 if scale > 1 else None)
         axes.grid(visible=False, axis="y")
         axes.grid(visible=True, axis="x")
-    canvas.supxlabel("hollow: the paper's averages over its eight hashes", fontsize=8, color=MUTED)
+    canvas.set_layout_engine("constrained", wspace=0.06)
+    canvas.supxlabel("◇ the paper's averages over its eight hashes", fontsize=8, color=MUTED)
     return True
 
 

@@ -12,11 +12,11 @@ from dualshield.transforms.paper import MILDEST
 
 PERCENT = 100.0
 QUALITIES = {"ssim": ("SSIM", 3), "lpips": ("LPIPS", 3), "fid": ("FID", 1)}
-OWN_QUALITIES = {"psnr": ("PSNR, dB", 1), "l2": ("ℓ2", 1), "linf": ("ℓ∞", 3)}
+OWN_QUALITIES = {"psnr": ("PSNR, dB", 1), "l2": ("ℓ₂", 1), "linf": ("ℓ∞", 3)}
 ABLATION = (
     ("whitebox", "White-box success, %", 1, PERCENT, True),
     ("blackbox", "Black-box success, %", 1, PERCENT, True),
-    ("certified", "Mean certified radius, ℓ2", 3, 1.0, False),
+    ("certified", "Mean certified radius, ℓ₂", 3, 1.0, False),
 )
 
 
@@ -50,11 +50,11 @@ def summary(found: Results) -> Iterator[Row]:
     """The headline of every hash."""
     for name in found.hashes:
         yield _averaged(found, name, "whitebox", "White-box success, %")
-        yield _cost(found, name, "Adaptive cost of evasion, ℓ2")
+        yield _cost(found, name, "Adaptive cost of evasion, ℓ₂")
         yield _averaged(found, name, "blackbox", "Black-box success, %")
         yield _lowest(found, name, "Transformation evasion, %")
         yield _collided(found, name, "Collisions, %")
-        yield _radius(found, name, "Mean certified radius, ℓ2")
+        yield _radius(found, name, "Mean certified radius, ℓ₂")
 
 
 def certified(found: Results) -> Iterator[Row]:
@@ -78,7 +78,7 @@ def attacks(found: Results, part: str) -> Iterator[Row]:
         for budget in found.budgets(part):
             ours = [found.success(part, name, variant, budget) for variant in found.variants]
             theirs = [paper.attack(part, name, budget, variant) for variant in paper.VARIANTS]
-            yield row(name, f"ℓ2 ≤ {budget:g}", ours, theirs)
+            yield row(name, f"ℓ₂ ≤ {budget:g}", ours, theirs)
         yield _averaged(found, name, part, "average")
 
 
@@ -87,8 +87,8 @@ def adaptive(found: Results) -> Iterator[Row]:
     for name in found.hashes:
         for budget in found.budgets("adaptive"):
             ours = [found.success("adaptive", name, variant, budget) for variant in found.variants]
-            yield row(name, f"ℓ2 ≤ {budget:g}, %", ours)
-        yield _cost(found, name, "cost of evasion, ℓ2")
+            yield row(name, f"ℓ₂ ≤ {budget:g}, %", ours)
+        yield _cost(found, name, "cost of evasion, ℓ₂")
 
 
 def lowest_transforms(found: Results) -> Iterator[Row]:
@@ -129,7 +129,7 @@ def distortion(found: Results) -> Iterator[Row]:
                 theirs = [paper.distortion(name, variant, budget, quality) for variant in paper.VARIANTS]
                 yield Row(
                     name,
-                    f"ℓ2 ≤ {budget:g}, {label}",
+                    f"ℓ₂ ≤ {budget:g}, {label}",
                     tuple(Cell(figure, digits) for figure in cells),
                     tuple(_printed(value, digits) for value in theirs),
                 )

@@ -27,25 +27,25 @@ class Section:
 
 SUMMARY = (
     "Attack success is averaged over the budgets, transformations over the paper's seven families at their lowest "
-    "intensity. The cost of evasion is the ℓ2 norm at which the adaptive attack evades half of the images."
+    "intensity. The cost of evasion is the ℓ₂ norm at which the adaptive attack evades half of the images."
 )
 CERTIFIED = (
-    "No perturbation of the query shorter than its certified radius turns a match into a non-match. CNER, the certified "
-    "non-evasion rate, is the share of positive pairs that match and are certified up to a radius; pairs without a "
-    "certified match count with radius 0. Identity pairs compare the published image with itself, benign variants with a "
-    "mild transformation of it. A dash means that the variant has no certificate at all."
+    "No perturbation of the query shorter than its certified radius turns a match into a non-match. CNER, the "
+    "certified non-evasion rate, is the share of positive pairs that match and are certified up to a radius; pairs "
+    "without a certified match count with radius 0. Identity pairs compare the published image with itself, benign "
+    "variants with a mild transformation of it. A dash means that the variant has no certificate at all."
 )
 WHITEBOX = (
     "Projected gradient descent with full knowledge of hash, threshold and defence, as the paper has it. The deployed "
     "matcher judges the saved image with fresh noise."
 )
 BLACKBOX = (
-    "Natural evolution strategies on the score that the matcher returns, without gradients and with a limited number of "
-    "queries, as the paper has it."
+    "Natural evolution strategies on the score that the matcher returns, without gradients and with a limited number "
+    "of queries, as the paper has it."
 )
 ADAPTIVE = (
     "The strongest attack we know: gradients averaged over draws of the deployed noise, and for each image a bisection "
-    "over the budgets. The cost of evasion is the ℓ2 norm at which half of the images evade, interpolated on a log "
+    "over the budgets. The cost of evasion is the ℓ₂ norm at which half of the images evade, interpolated on a log "
     "scale. The paper has no figures of such an attack."
 )
 TRANSFORMS = (
@@ -86,7 +86,7 @@ def build(found: Results) -> list[Section]:
             "certified",
             "Certified robustness",
             CERTIFIED,
-            table("certified", "Certified radius (ℓ2) and CNER", "Measure", rows.certified(found)),
+            table("certified", "Certified radius (ℓ₂) and CNER", "Measure", rows.certified(found)),
             plot="certified",
         ),
         section(
@@ -128,8 +128,8 @@ def build(found: Results) -> list[Section]:
         Section(
             "ablation",
             "Ablation",
-            f"What each shield adds, averaged over {hashes} of this run. The paper's columns are averages over its eight "
-            "hashes, so they compare only as far as the hashes are the same.",
+            f"What each shield adds, averaged over {hashes} of this run. The paper's columns are averages over its "
+            "eight hashes, so they compare only as far as the hashes are the same.",
             (ablation,) if ablation.rows else (),
             "ablation" if ablation.rows else "",
             "" if ablation.rows else "Neither white-box, black-box nor certified results are complete for every hash.",

@@ -154,8 +154,9 @@ def latex(table: Table) -> str:
     ]
     if theirs:
         first = words + ours + 1
+        over = rf"\multicolumn{{{ours}}}{{c}}{{This run}} & \multicolumn{{{theirs}}}{{c}}{{The paper}} \\"
         lines += [
-            f"{'& ' * words}\\multicolumn{{{ours}}}{{c}}{{This run}} & \\multicolumn{{{theirs}}}{{c}}{{The paper}} \\\\",
+            "& " * words + over,
             rf"\cmidrule(lr){{{words + 1}-{words + ours}}}\cmidrule(lr){{{first}-{first + theirs - 1}}}",
         ]
     headings = [*(["Hash"] if grouped else []), table.measure, *table.columns, *table.paper_columns]
