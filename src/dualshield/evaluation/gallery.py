@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,12 +36,12 @@ class Tile:
 
 @dataclass(frozen=True)
 class Exhibit:
-    """One image under one hash."""
+    """One image under one hash; first what hardening does, then what attacks do."""
 
     hash: str
     dataset: str
     image: str
-    tiles: tuple[Tile, ...]
+    rows: tuple[tuple[Tile, ...], ...]
 
 
 def exhibits(run: Run, found: Results) -> list[Exhibit]:
@@ -53,9 +52,9 @@ def exhibits(run: Run, found: Results) -> list[Exhibit]:
         for dataset, image in _candidates(found, hash_name):
             if len(mine) == EXHIBITS:
                 break
-            tiles = tuple(_tiles(run.folder, found, hash_name, dataset, image))
-            if len(tiles) > 1:
-                mine.append(Exhibit(hash_name, dataset, image, tiles))
+            rows = _rows(run.folder, found, hash_name, dataset, image)
+            if sum(map(len, rows)) > 1:
+                mine.append(Exhibit(hash_name, dataset, image, rows))
         shown += mine
     return shown
 
@@ -72,24 +71,25 @@ def _candidates(found: Results, hash_name: str) -> list[tuple[str, str]]:
     return [(dataset, image) for _, dataset, image in sorted(ranked, key=lambda item: item[0])]
 
 
-def _tiles(folder: Path, found: Results, hash_name: str, dataset: str, image: str) -> Iterator[Tile]:
+def _rows(folder: Path, found: Results, hash_name: str, dataset: str, image: str) -> tuple[tuple[Tile, ...], ...]:
     original = _read(folder, "original", dataset, f"{image}.png")
     if original is None:
-        return
-    yield Tile("Original", "", _jpeg(original))
+        return ()
+    above, below = [Tile("Original", "", _jpeg(original))], []
     hardened = next((variant for variant in ("ours", "hardening") if variant in found.variants), None)
     published = None
     if hardened is not None:
         published = _read(folder, "published", hash_name, hardened, dataset, f"{image}.png")
     if published is not None and published.shape == original.shape:
-        yield Tile("Hardened", _quality(found, hash_name, hardened or "", dataset, image), _jpeg(published))
-        yield Tile(f"Difference ×{AMPLIFICATION}", "hardened − original", _difference(original, published))
+        above.append(Tile("Hardened", _quality(found, hash_name, hardened or "", dataset, image), _jpeg(published)))
+        above.append(Tile(f"Difference ×{AMPLIFICATION}", "hardened − original", _difference(original, published)))
     for variant, start in (("original", original), ("ours", published)):
         attack = _attack(folder, found, hash_name, variant, dataset, image) if start is not None else None
         if attack is not None and start is not None and attack[1].shape == start.shape:
             record, attacked = attack
-            yield Tile(f"Attacked, {variant}", _outcome(record), _jpeg(attacked))
-            yield Tile(f"Difference ×{AMPLIFICATION}", "attacked − published", _difference(start, attacked))
+            below.append(Tile(f"Attack on {variant}", _outcome(record), _jpeg(attacked)))
+            below.append(Tile(f"Difference ×{AMPLIFICATION}", "attacked − published", _difference(start, attacked)))
+    return tuple(above), tuple(below)
 
 
 def _attack(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dualshield.evaluation.escape import html as safe
-from dualshield.evaluation.gallery import Exhibit
+from dualshield.evaluation.gallery import Exhibit, Tile
 from dualshield.evaluation.method import Method
 from dualshield.evaluation.page_style import THEMED, style_sheet
 from dualshield.evaluation.plot_style import Plot
@@ -88,12 +88,16 @@ def _tiles(sections: Sequence[Section]) -> str:
         return ""
     first, last = (tables[0].columns.index(name) for name in ("Original", "Ours"))
     tiles = [
-        f'<div class="tile"><dt>{safe(row.label)}</dt><dd><small>{safe(row.cells[first].text)} → </small>'
+        f'<div class="tile"><dt>{safe(row.label)}</dt>'
+        f"<dd><small>{safe(row.cells[first].text if row.cells[first].figure else 'none')} → </small>"
         f"{safe(row.cells[last].text)}</dd></div>"
         for row in tables[0].rows
         if row.cells[last].figure
     ]
-    return f'<dl class="tiles">{"".join(tiles)}</dl>' if tiles else ""
+    if not tiles:
+        return ""
+    scope = "" if len(by_name["summary"][0].groups) == 1 else ", averaged over the hashes"
+    return f'<p class="from">Original → Ours{scope}</p><dl class="tiles">{"".join(tiles)}</dl>'
 
 
 def _table(table: Table) -> str:
@@ -109,7 +113,8 @@ def _table(table: Table) -> str:
     bodies = []
     for group in table.groups:
         rows = [_row(row) for row in table.rows if row.group == group]
-        title = f'<tr class="group"><th scope="rowgroup" colspan="{width}">{safe(group)}</th></tr>' if group else ""
+        title = f'<tr class="group"><th scope="rowgroup" colspan="{width}">{safe(group)}</th></tr>'
+        title = title if len(table.groups) > 1 else ""  # a single hash is the page's title
         bodies.append(f"<tbody>{title}{''.join(rows)}</tbody>")
     counts = [cell.figure.count for row in table.rows for cell in row.cells if cell.figure]
     size = f" <small>n = {_range(counts)} in each cell</small>" if counts else ""
@@ -168,14 +173,21 @@ def _gallery(exhibits: Sequence[Exhibit]) -> str:
     inside = "" if exhibits else f'<p class="missing">{safe(NO_GALLERY)}</p>'
     for exhibit in exhibits:
         where = f"{exhibit.hash}: {exhibit.dataset}/{exhibit.image}"
-        tiles = "".join(
-            f'<figure><img alt="{safe(f"{tile.title}, {where}")}" loading="lazy" '
-            f'src="data:image/jpeg;base64,{base64.b64encode(tile.jpeg).decode("ascii")}">'
-            f"<figcaption>{safe(tile.title)}<span>{safe(tile.detail)}</span></figcaption></figure>"
-            for tile in exhibit.tiles
+        rows = "".join(
+            f'<div class="exhibit">{"".join(_picture(tile, where) for tile in row)}</div>'
+            for row in exhibit.rows
+            if row
         )
-        inside += f'<h3>{safe(where)}</h3><div class="exhibit">{tiles}</div>'
+        inside += f"<h3>{safe(where)}</h3>{rows}"
     return _framed("gallery", "Gallery", GALLERY, inside)
+
+
+def _picture(tile: Tile, where: str) -> str:
+    data = base64.b64encode(tile.jpeg).decode("ascii")
+    return (
+        f'<figure><img alt="{safe(f"{tile.title}, {where}")}" src="data:image/jpeg;base64,{data}">'
+        f"<figcaption>{safe(tile.title)}<span>{safe(tile.detail)}</span></figcaption></figure>"
+    )
 
 
 def _method(method: Method) -> str:

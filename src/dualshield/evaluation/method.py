@@ -115,13 +115,10 @@ def _warnings(config: Mapping[str, Any], found: Results, coverage: tuple[Coverag
             f"This run has the protocol {config['protocol']!s}, not the paper's: threshold, noise and hardening are "
             "those of the deployed matcher."
         )
-    for name, what in (
-        ("unreadable", "unreadable files were skipped"),
-        ("duplicates", "pairs of duplicates were found"),
-    ):
+    for name, what in (("unreadable", "Unreadable files, skipped"), ("duplicates", "Pairs of duplicates")):
         count = len(_sequence(config.get(name)))
         if count:
-            yield f"{count} {what}; the last section lists them."
+            yield f"{what}: {count}. The last section lists them."
 
 
 def _coverage(config: Mapping[str, Any], found: Results) -> Iterator[Coverage]:

@@ -60,9 +60,10 @@ p.lead{margin:0 0 1.5rem;max-width:46rem;color:var(--muted)}
 var(--warn-line);border-radius:0 .4rem .4rem 0;font-size:.93rem}
 .notes li+li{margin-top:.3rem}
 .missing{padding:.9rem 1.1rem;border:1px dashed var(--muted);border-radius:.4rem;color:var(--muted)}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(10.5rem,1fr));gap:1px;margin:0 0 2rem;
-background:var(--grid);border:1px solid var(--grid);border-radius:.6rem;overflow:hidden}
-.tile{padding:1rem 1.15rem 1.05rem;background:var(--page)}
+.from{margin:0 0 .5rem;color:var(--muted);font-size:.84rem}
+.tiles{display:grid;grid-template-columns:repeat(3,1fr);margin:0 0 2.2rem;border:1px solid var(--grid);
+border-radius:.6rem;overflow:hidden}
+.tile{padding:1rem 1.25rem 1.05rem;box-shadow:0 0 0 .5px var(--grid)}
 .tile dt{color:var(--muted);font-size:.82rem;line-height:1.35}
 .tile dd{margin:.35rem 0 0;font-size:1.5rem;font-weight:620;letter-spacing:-.015em;white-space:nowrap}
 .tile dd small{font-size:.95rem;font-weight:450;color:var(--muted)}
@@ -94,7 +95,7 @@ figure.wide{grid-column:1/-1;overflow-x:auto}
 figure svg{display:block;width:100%;max-width:35rem;height:auto}
 figure.wide svg{max-width:52rem;min-width:38rem}
 svg *{stroke-linejoin:round;stroke-linecap:butt}
-.exhibit{display:grid;grid-template-columns:repeat(auto-fill,minmax(9.6rem,1fr));gap:1.1rem .9rem;margin:0 0 1.6rem}
+.exhibit{display:grid;grid-template-columns:repeat(4,1fr);gap:1.1rem .9rem;margin:0 0 1.5rem}
 .exhibit img{display:block;width:100%;height:auto;border-radius:.3rem;background:var(--grid)}
 figcaption{margin:.4rem 0 0;font-size:.8rem;line-height:1.4}
 figcaption span{display:block;color:var(--muted)}
@@ -112,6 +113,10 @@ nav{padding:0;margin:0 -1.1rem;background:var(--page);border-block:1px solid var
 nav ol{display:flex;padding:0 .6rem}
 nav a{padding:.7rem .55rem;border:0;white-space:nowrap}
 section{padding:2.1rem 0 .8rem;scroll-margin-top:3.2rem}
+.tiles,.exhibit{grid-template-columns:repeat(2,1fr)}
+.tile{padding:.8rem .95rem}
+th:first-child{white-space:normal;min-width:7.2rem}
+th,td{padding-inline:.55rem}
 }
 @media print{
 body{font-size:10pt}
