@@ -139,7 +139,8 @@ def _cell(cell: Cell, heat: bool) -> str:
     marks = f' class="{" ".join(classes)}"' if classes else ""
     shade = f' style="--heat:{min(1.0, max(0.0, cell.figure.value)):.3f}"' if heat else ""
     interval = f'<span class="interval">{safe(cell.interval)}</span>' if cell.interval else ""
-    return f'<td{marks}{shade}><span class="value">{safe(cell.text)}</span>{interval}</td>'
+    value = f'<span class="value">{safe(cell.text)}</span>'
+    return f"<td{marks}{shade}>{interval + value if heat else value + interval}</td>"
 
 
 def _plot(plot: Plot) -> str:
@@ -192,13 +193,14 @@ def _picture(tile: Tile, where: str) -> str:
 
 def _method(method: Method) -> str:
     coverage = "".join(
-        f'<tr><th scope="row">{safe(entry.part)}</th><td>{safe(entry.hash)}</td><td>{safe(entry.variant)}</td>'
+        f'<tr><th scope="row">{safe(entry.part)}</th><td class="words">{safe(entry.hash)}</td>'
+        f'<td class="words">{safe(entry.variant)}</td>'
         f"<td>{entry.done:,}</td><td>{'–' if entry.expected is None else f'{entry.expected:,}'}</td>"
         f"<td>{entry.unmatched:,}</td></tr>"
         for entry in method.coverage
     )
-    headings = ("Part", "Hash", "Variant", "Records", "Of", "Did not match before")
-    columns = "".join(f'<th scope="col">{safe(name)}</th>' for name in headings)
+    columns = "".join(f'<th scope="col" class="words">{name}</th>' for name in ("Part", "Hash", "Variant"))
+    columns += "".join(f'<th scope="col">{name}</th>' for name in ("Records", "Of", "Did not match before"))
     inside = f"<h3>How to read this</h3>{_items('ol', 'prose', method.reading)}<h3>Coverage</h3>"
     inside += f'<div class="scroll" tabindex="0"><table><thead><tr>{columns}</tr></thead>'
     inside += f"<tbody>{coverage}</tbody></table></div><h3>How this run was made</h3>"

@@ -83,6 +83,8 @@ tbody:first-of-type tr.group th{padding-top:.6rem}
 td .interval{display:block;color:var(--muted);font-size:.76rem;line-height:1.3}
 td.best .value{font-weight:680}
 td.best{background:var(--best)}
+.words{text-align:left}
+td.heat .interval{display:inline;margin-right:.7rem}
 td.absent{color:var(--muted)}
 .published{background:var(--published);color:var(--published-ink);font-style:italic}
 thead th.published{font-style:normal}

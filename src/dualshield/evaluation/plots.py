@@ -207,11 +207,12 @@ def _radar(canvas: Canvas, found: Results, name: str) -> bool:
         axes.fill(*closed, color=colour(variant), alpha=BAND / 2, linewidth=0)
     axes.set_ylim(0, 1)
     axes.set_yticks([0.25, 0.5, 0.75, 1.0], [])
-    axes.set_xticks(angles, [AXES[index] for index in kept])
-    axes.tick_params(axis="x", pad=9)
-    for label, angle in zip(axes.get_xticklabels(), angles, strict=True):
-        side = np.sin(angle)
-        label.set_horizontalalignment("center" if abs(side) < 0.3 else "left" if side > 0 else "right")
+    axes.set_xticks(angles, [])
+    for index, angle in zip(kept, angles, strict=True):
+        across, up = np.sin(angle), np.cos(angle)
+        beside = "center" if abs(across) < 0.3 else "left" if across > 0 else "right"
+        above = "center" if abs(up) < 0.5 else "bottom" if up > 0 else "top"
+        axes.text(angle, 1.08, AXES[index], color=MUTED, fontsize=8.5, ha=beside, va=above)
     axes.grid(color=GRID, linewidth=0.7)
     axes.spines["polar"].set_visible(False)
     legend(canvas, list(whole), paper=published, dashed=True)
@@ -249,7 +250,7 @@ def _ablation(canvas: Canvas, found: Results) -> bool:
 
 def _reach(axes: Axes, place: float, figure: Figure, scale: float) -> None:
     if figure.low is not None and figure.high is not None:
-        axes.plot([scale * figure.low, scale * figure.high], [place, place], color=MUTED, linewidth=1.0)
+        axes.plot([scale * figure.low, scale * figure.high], [place, place], color=INK, linewidth=1.0)
 
 
 def _axes(canvas: Canvas, name: str) -> Axes:
@@ -295,5 +296,5 @@ KINDS = {
     "blackbox": Kind("Black-box success over budget", _success("blackbox")),
     "adaptive": Kind("Adaptive success over budget", _success("adaptive")),
     "transforms": Kind("Evasion by transformation and level", _transforms, (7.6, 5.0), wide=True),
-    "radar": Kind("Robustness profile", _radar, (4.2, 3.7)),
+    "radar": Kind("Robustness profile", _radar, (4.6, 3.7)),
 }

@@ -78,7 +78,7 @@ def build(found: Results) -> list[Section]:
             return Section(part, title, lead, missing=NOT_RUN)
         return Section(part, title, lead, tuple(filter(lambda t: t.rows, tables)), plot)
 
-    hashes = "the hash" if len(found.hashes) == 1 else f"the {len(found.hashes)} hashes"
+    over = "" if len(found.hashes) == 1 else f", averaged over the {len(found.hashes)} hashes of this run"
     ablation = table("ablation", "Ablation", "Measure", rows.ablation(found))
     return [
         Section("summary", "Summary", SUMMARY, (table("summary", "Overall", "Measure", rows.summary(found)),)),
@@ -128,8 +128,8 @@ def build(found: Results) -> list[Section]:
         Section(
             "ablation",
             "Ablation",
-            f"What each shield adds, averaged over {hashes} of this run. The paper's columns are averages over its "
-            "eight hashes, so they compare only as far as the hashes are the same.",
+            f"What each shield adds{over}. The paper's columns are averages over its eight hashes, so they compare "
+            "only as far as the hashes are the same.",
             (ablation,) if ablation.rows else (),
             "ablation" if ablation.rows else "",
             "" if ablation.rows else "Neither white-box, black-box nor certified results are complete for every hash.",
