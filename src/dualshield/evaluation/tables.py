@@ -39,13 +39,15 @@ class Cell:
     @property
     def interval(self) -> str:
         """The 95 % interval; an end that the budgets did not reach is left open. Empty without one."""
-        if self.figure is None or (self.figure.low is None and self.figure.high is None):
+        if self.figure is None or self.shown is None:
             return ""
-        if self.figure.low is None:
-            return f"≤ {self._number(self.figure.high or 0.0)}"
-        if self.figure.high is None:
-            return f"≥ {self._number(self.figure.low)}"
-        return f"{self._number(self.figure.low)}–{self._number(self.figure.high)}"
+        low, high = (
+            None if end is None or not math.isfinite(end) else self._number(end)
+            for end in (self.figure.low, self.figure.high)
+        )
+        if low is None or high is None:
+            return f"≥ {low}" if low is not None else f"≤ {high}" if high is not None else ""
+        return f"{low}–{high}"
 
     @property
     def shown(self) -> float | None:
