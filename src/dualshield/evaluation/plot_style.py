@@ -118,6 +118,7 @@ def finish(canvas: Canvas, name: str, kind: str, alt: str, *, wide: bool = False
     """Both files of a figure, without dates."""
     svg, png = io.BytesIO(), io.BytesIO()
     canvas.savefig(svg, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    canvas.set_layout_engine("none")  # the layout stays as it is, and need not be found again
     canvas.savefig(png, format="png", facecolor="white", metadata={"Software": None})
     return Plot(name, kind, alt, svg.getvalue(), png.getvalue(), wide)
 
