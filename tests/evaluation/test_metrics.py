@@ -209,3 +209,12 @@ def test_the_later_of_two_records_counts_and_the_order_is_the_configurations(tmp
     assert found.hashes == ["a", "b"]
     assert found.variants == ["original", "ours"]
     assert value(found.collisions("b", "ours")) == 0.0
+
+
+def test_an_interval_stays_within_what_the_metric_can_be() -> None:
+    few = metrics.mean([0.99, 0.9], most=1.0)
+    assert few is not None
+    assert (few.low is not None, few.high) == (True, 1.0)
+    near_zero = metrics.mean([0.0, 0.01])
+    assert near_zero is not None
+    assert near_zero.low == 0.0

@@ -116,8 +116,8 @@ def _outcome(record: Record) -> str:
     names = {"adaptive": "adaptive", "whitebox": "white-box", "blackbox": "black-box"}
     length, similarity = number(record.result.get("l2")), number(record.result.get("ssim"))
     said = [names[record.key.part], "evades" if record.result["success"] else "held"]
-    said += [] if length is None else [f"ℓ₂ {length:.1f}"]
-    said += [] if similarity is None else [f"SSIM {similarity:.3f}"]
+    said += [] if length is None else [f"ℓ₂\u00a0{length:.1f}"]
+    said += [] if similarity is None else [f"SSIM\u00a0{similarity:.3f}"]
     return " · ".join(said)
 
 
@@ -126,7 +126,9 @@ def _quality(found: Results, hash_name: str, variant: str, dataset: str, image: 
         if (record.key.dataset, record.key.image) == (dataset, image):
             values = {"SSIM": ("ssim", ".3f"), "LPIPS": ("lpips", ".3f"), "ℓ₂": ("l2", ".1f")}
             known = {label: (number(record.result.get(name)), form) for label, (name, form) in values.items()}
-            return " · ".join(f"{label} {value:{form}}" for label, (value, form) in known.items() if value is not None)
+            return " · ".join(
+                f"{label}\u00a0{value:{form}}" for label, (value, form) in known.items() if value is not None
+            )
     return ""
 
 

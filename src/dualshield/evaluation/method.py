@@ -174,7 +174,7 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _shown(value: Any) -> str:
-    if value is None:
+    if value is None or value == {}:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"

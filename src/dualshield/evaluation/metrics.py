@@ -24,6 +24,7 @@ VARIANTS = ("original", "smoothing", "hardening", "ours")
 IDENTITY = "identity"
 POOLED = "all"
 CONFIDENCE = 0.95
+HIGHEST = {"ssim": 1.0, "linf": 1.0}
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,8 @@ def share(parts: Sequence[float]) -> Figure | None:
     return Figure(total / len(parts), *wilson(min(total, len(parts)), len(parts), CONFIDENCE), len(parts))
 
 
-def mean(values: Iterable[object]) -> Figure | None:
-    """The mean of what are finite numbers; a single one has no interval."""
+def mean(values: Iterable[object], most: float = math.inf) -> Figure | None:
+    """The mean of what are finite numbers, none of which can be negative or above ``most``; one has no interval."""
     found = [value for value in map(number, values) if value is not None]
     if not found:
         return None
@@ -59,7 +60,8 @@ def mean(values: Iterable[object]) -> Figure | None:
     if len(found) == 1:
         return Figure(centre, None, None, 1)
     reach = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(found) - 1) * np.std(found, ddof=1) / math.sqrt(len(found)))
-    return Figure(centre, centre - reach, centre + reach, len(found))
+    # Of few images the interval would reach beyond what the metric can be.
+    return Figure(centre, max(min(centre, 0.0), centre - reach), min(most, centre + reach), len(found))
 
 
 def number(value: object) -> float | None:
@@ -174,7 +176,7 @@ class Results:
     def distortion(self, part: str, hash_name: str, variant: str, budget: float, quality: str) -> Figure | None:
         """How like what was attacked the attacked images are."""
         found = [record for record in self.matched(part, hash_name, variant) if _budget(record) == budget]
-        return mean(record.result.get(quality) for record in found)
+        return mean((record.result.get(quality) for record in found), HIGHEST.get(quality, math.inf))
 
     # transformations ------------------------------------------------------------------------------------------------
 
@@ -230,11 +232,8 @@ class Results:
 
     def quality(self, hash_name: str, variant: str, dataset: str, name: str) -> Figure | None:
         """A mean over the hardened images of one dataset, or of all."""
-        return mean(
-            record.result.get(name)
-            for record in self.matched("quality", hash_name, variant)
-            if dataset in (POOLED, record.key.dataset)
-        )
+        found = [r for r in self.matched("quality", hash_name, variant) if dataset in (POOLED, r.key.dataset)]
+        return mean((record.result.get(name) for record in found), HIGHEST.get(name, math.inf))
 
     def fid(self, hash_name: str, variant: str, dataset: str, detail: str | float) -> Figure | None:
         """The Frechet distance of a set; one number of the whole set, so it has no interval."""
