@@ -21,6 +21,7 @@ from dualshield.cli.hash import hash_images
 from dualshield.cli.hashes import hashes
 from dualshield.cli.match import match
 from dualshield.cli.redteam import redteam
+from dualshield.cli.report import report
 from dualshield.cli.verify import verify
 from dualshield.cli.weights import weights
 from dualshield.errors import DualShieldError, ExitCode
@@ -71,6 +72,7 @@ for command in (
     attack,
     redteam,
     evaluate,
+    report,
     compare,
     calibrate,
     verify,

@@ -14,7 +14,7 @@ RESAMPLES = 10_000
 FEWEST = 6
 
 
-def wilson(successes: int, total: int, confidence: float = 0.95) -> tuple[float, float]:
+def wilson(successes: float, total: int, confidence: float = 0.95) -> tuple[float, float]:
     """Wilson's score interval of a rate; it stays within [0, 1] and is honest at 0 and at 1. All of it for no trial."""
     if not 0 <= successes <= total:
         raise ValueError(f"{successes} successes of {total}")
