@@ -11,7 +11,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from dualshield.attacks.methods import Defence
-from dualshield.attacks.victim import Against, Victim
+from dualshield.attacks.victim import Against, Target
 from dualshield.errors import InputError
 from dualshield.evaluation.datasets import Picture
 from dualshield.evaluation.extras import Extras
@@ -126,7 +126,7 @@ class Subject:
         return published
 
     @cached_property
-    def victim(self) -> Victim:
+    def victim(self) -> Target:
         """The deployed matcher with this reference enrolled, once for all parts."""
         defence = self.lab.defence(self.variant)
         defence.draw_from(self.lab.noise("enrol", self.variant, self.picture.label))
