@@ -20,7 +20,7 @@ from dualshield.evaluation.plot_style import Plot
 from dualshield.evaluation.records import PARTS, Run
 from evaluation import synthetic_run
 
-HOSTILE = '<script>alert("x")</script>$\\frac{|*\x00\u202e日本'
+HOSTILE = '<script>alert("x")</script>$\\frac{$|*\x00\u202e日本'
 VOID = {"meta", "img"}
 
 
@@ -171,6 +171,17 @@ def test_hostile_names_are_only_text(tmp_path: Path) -> None:
     assert "<script" not in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
 
 
+def test_hostile_names_in_the_gallery_are_only_text(tmp_path: Path) -> None:
+    opened = Run.open(synthetic_run.write(tmp_path, parts=("collisions",), images=1))
+    shown = [gallery.Exhibit(HOSTILE, HOSTILE, HOSTILE, ((gallery.Tile(HOSTILE, HOSTILE, b""),),))]
+    text = html.render(
+        html.Page(HOSTILE, ((HOSTILE, HOSTILE),), [], [], shown, method.describe(opened, Results(opened)))
+    )
+    assert "<script" not in text
+    (picture,) = [attributes for tag, attributes in Reader(text).tags if tag == "img"]
+    assert set(picture) == {"alt", "src"}
+
+
 def test_text_in_a_plot_is_not_taken_for_markup() -> None:
     words = 'id="b" url(#c) : #1f2328 &lt;script>'
     svg = f'<svg viewBox="0 0 1 1"><g id="a"><text style="fill: #1f2328">{words}</text></g></svg>'
@@ -268,15 +279,16 @@ def test_a_later_report_clears_away_only_what_was_its_own(tmp_path: Path) -> Non
     path = synthetic_run.write(tmp_path / "run", parts=("collisions",), images=1)
     out = tmp_path / "out"
     (out / "tables").mkdir(parents=True)
-    for name in ("tables/old.md", "tables/mine.md", "notes.txt"):
+    for name in ("tables/old.md", "tables/mine.md", "notes.txt", "../beside.txt"):
         (out / name).write_text("x", encoding="utf-8")
     (out / "files.json").write_text(
-        json.dumps(["tables/old.md", "../run/config.json", "notes.txt", 3]), encoding="utf-8"
+        json.dumps(["tables/old.md", "../beside.txt", "../run/config.json", "notes.txt", 3]), encoding="utf-8"
     )
     assert run("report", path, "--out", out) == 0
     assert not (out / "tables" / "old.md").exists()
     assert (out / "tables" / "mine.md").exists()
     assert (out / "notes.txt").exists()
+    assert (tmp_path / "beside.txt").exists()
     assert (path / "config.json").exists()
     assert not list(out.rglob("*.partial"))
 

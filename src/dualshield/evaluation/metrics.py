@@ -263,7 +263,7 @@ def family(transform: str) -> str:
 def _searched(tried: Mapping[float, bool], budgets: Sequence[float]) -> dict[float, bool]:
     """A search's outcomes at all budgets it settles: what succeeds does so with more, what fails does with less."""
     least = min((budget for budget, success in tried.items() if success), default=math.inf)
-    most = max((budget for budget, success in tried.items() if not success and budget < least), default=-math.inf)
+    most = max((budget for budget, success in tried.items() if not success), default=-math.inf)
     return {budget: budget >= least for budget in budgets if budget >= least or budget <= most}
 
 
