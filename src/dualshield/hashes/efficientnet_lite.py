@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -41,17 +42,19 @@ STAGES = tuple(i for i, (one, two) in enumerate(pairwise((*BLOCKS, (0, 0, 0)))) 
 
 
 class SameConv(nn.Conv2d):
-    """A convolution without bias that pads as TensorFlow does: what is odd goes to the right and to the bottom."""
+    """A convolution without bias that pads as TensorFlow does: what is odd goes to the right and to the bottom.
+
+    That depends on the size of the input only where a stride of 2 meets an odd one, which sides of a multiple of 32
+    never lead to.
+    """
 
     def __init__(self, inside: int, outside: int, kernel: int = 1, stride: int = 1, groups: int = 1) -> None:
         super().__init__(inside, outside, kernel, stride, groups=groups, bias=False)
+        self.before = (kernel - stride) // 2
+        self.after = kernel - stride - self.before
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        kernel, stride = self.kernel_size[0], self.stride[0]
-        # Sizes of a traced network are fixed; as plain numbers they do not enter its graph.
-        height, width = (max((-(-int(n) // stride) - 1) * stride + kernel - int(n), 0) for n in x.shape[-2:])
-        padded = F.pad(x, (width // 2, width - width // 2, height // 2, height - height // 2))
-        return super().forward(padded)
+        return super().forward(F.pad(x, (self.before, self.after) * 2))
 
 
 def _norm(channels: int) -> nn.BatchNorm2d:
@@ -81,7 +84,7 @@ class Block(nn.Module):
 
 
 class EfficientNetLite0(nn.Module):
-    """Pixels ``(batch, 3, side, side)`` in [-1, 1] to features or ImageNet classes."""
+    """Pixels ``(batch, 3, side, side)`` in [-1, 1], side a multiple of 32, to features or ImageNet classes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,19 +96,18 @@ class EfficientNetLite0(nn.Module):
         self._bn1 = _norm(HEAD)
         self._fc = nn.Linear(HEAD, CLASSES)
 
-    def stages(self, x: torch.Tensor) -> list[torch.Tensor]:
-        """The output of every stage, the finest first; the last one is the head's."""
+    def stages(self, x: torch.Tensor) -> Iterator[torch.Tensor]:
+        """The output of every stage, the finest first; what is not asked for is not computed."""
         x = F.relu6(self._bn0(self._conv_stem(x)))
-        found = []
         for i, block in enumerate(self._blocks):
             x = block(x)
             if i in STAGES:
-                found.append(x)
-        return [*found, F.relu6(self._bn1(self._conv_head(x)))]
+                yield x
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Scores of the 1,000 classes; hashing does not need them, but they show that the weights are in place."""
-        scores: torch.Tensor = self._fc(self.stages(x)[-1].mean((2, 3)))
+        *_, last = self.stages(x)
+        scores: torch.Tensor = self._fc(F.relu6(self._bn1(self._conv_head(last))).mean((2, 3)))
         return scores
 
 
