@@ -68,9 +68,7 @@ def main() -> None:
             print(f"{number} of {len(files)} photos", flush=True)
     matrix, offset = solve(moments, FitPlan(seed=options.seed))
     date = datetime.now(UTC).date().isoformat()
-    fitted = Projection(
-        efficientnet_lite.SHA256, efflite.LAYOUT, len(files), SIGMA, options.seed, date, matrix, offset
-    )
+    fitted = Projection(efficientnet_lite.SHA256, efflite.LAYOUT, len(files), SIGMA, options.seed, date, matrix, offset)
     write(fitted, options.out)
     Projection.read(options.out)
     print(f"written: {options.out}, {options.out.stat().st_size:,} bytes")

@@ -124,11 +124,11 @@ def weights_file() -> Path:
     try:
         found = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
-        raise MissingWeightsError(f"hash efflite: cannot read {FILE} of its package ({error.strerror}); {again}") from error
-    if found != SHA256:
         raise MissingWeightsError(
-            f"hash efflite: {FILE} has sha256 {found[:12]}…, expected {SHA256[:12]}…; {again}"
-        )
+            f"hash efflite: cannot read {FILE} of its package ({error.strerror}); {again}"
+        ) from error
+    if found != SHA256:
+        raise MissingWeightsError(f"hash efflite: {FILE} has sha256 {found[:12]}…, expected {SHA256[:12]}…; {again}")
     return path
 
 
