@@ -87,8 +87,8 @@ def test_a_missing_or_changed_file_is_refused(fake_package: Path) -> None:
 
 @installed
 def test_real_weights_know_what_is_in_a_photo(photos: list[CanonicalImage]) -> None:
-    """A cat (281 to 285), a cup of espresso (504, 967), a rocket (657, 744, 812)."""
-    expected = {"chelsea": range(281, 286), "coffee": (504, 967), "rocket": (657, 744, 812)}
+    """A cat (281 to 285) and a cup of espresso (504, 967)."""
+    expected = {"chelsea": range(281, 286), "coffee": (504, 967)}
     chosen = [photo for photo in photos if photo.name in expected]
     front_end = FrontEnd.identity().resize(224, 224).normalise((0.5,) * 3, (0.5,) * 3)
     scores = build(weights_file())(torch.stack([front_end(photo.pixels) for photo in chosen]))

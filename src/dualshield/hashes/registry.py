@@ -20,8 +20,8 @@ ENTRY_POINT_GROUP = "dualshield.hashes"
 # The module, whose function load makes the hash, or module:function.
 BUILT_IN = {
     "pdq": "dualshield.hashes.pdq",
-    "efflite": "dualshield.hashes.efflite",
     "neuralhash": "dualshield.hashes.neuralhash",
+    "efflite": "dualshield.hashes.efflite",
     "dinohash": "dualshield.hashes.dinohash",
     "dinohash-512": "dualshield.hashes.dinohash:load_512",
     "hybridhash": "dualshield.hashes.hybridhash",
