@@ -62,7 +62,7 @@ def main() -> None:
     engine = make_engine(PerceptualHash("efflite-features", "1", width, efflite.front_end(), efflite.backbone()))
     moments = Moments(width)
     for number, batch in enumerate(cores(files, options.seed), 1):
-        features = torch.cat(list(engine.run(batch.split(engine.batch_size))))
+        features = torch.cat(list(engine.run(torch.split(batch, engine.batch_size))))
         moments.add(features[0], features[1:-NOISE_DRAWS], features[-NOISE_DRAWS:])
         if number % 100 == 0:
             print(f"{number} of {len(files)} photos", flush=True)

@@ -74,7 +74,8 @@ def test_another_projection_is_refused(
     shipped: Projection, tmp_path: Path, changes: dict[str, Any], complaint: str
 ) -> None:
     fields: dict[str, Any] = {name: getattr(shipped, name) for name in Projection.__dataclass_fields__}
-    np.savez(tmp_path / "p.npz", **{key: np.asarray(value) for key, value in (fields | changes).items()})
+    arrays: dict[str, Any] = {key: np.asarray(value) for key, value in (fields | changes).items()}
+    np.savez(tmp_path / "p.npz", **arrays)
     with pytest.raises(WeightsError, match=complaint):
         Projection.read(tmp_path / "p.npz")
 

@@ -90,13 +90,15 @@ def tight_frame(bits: int, directions: int, seed: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
     square = torch.randn(bits, directions, generator=generator, dtype=torch.float64)
     orthonormal, triangle = torch.linalg.qr(square)
-    return orthonormal * triangle.diagonal().sign()
+    frame: torch.Tensor = orthonormal * triangle.diagonal().sign()
+    return frame
 
 
 def write(projection: Projection, file: Path) -> None:
     """The projection as an .npz file, its matrix in 16 bits."""
     fields: dict[str, Any] = {name: getattr(projection, name) for name in Projection.__dataclass_fields__}
     fields["matrix"] = projection.matrix.half().numpy()
+    arrays: dict[str, Any] = {name: np.asarray(value) for name, value in fields.items()}
     buffer = BytesIO()
-    np.savez_compressed(buffer, **{name: np.asarray(value) for name, value in fields.items()})
+    np.savez_compressed(buffer, **arrays)
     write_atomically(file, buffer.getvalue())
