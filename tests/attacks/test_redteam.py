@@ -14,7 +14,7 @@ from dualshield.attacks.redteam import Plan, Rate, cost_of_evasion
 from dualshield.attacks.result import AttackResult, Budget
 from dualshield.attacks.victim import Victim
 from dualshield.errors import InputError, NothingToAttackError
-from dualshield.images import CanonicalImage
+from dualshield.images import CanonicalImage, load_image
 
 BUDGETS = (1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 90.0, 180.0)
 COSTS = {"a.png": 0.5, "b.png": 7.0, "c.png": 30.0, "d.png": 1000.0}
@@ -153,3 +153,12 @@ def test_a_smaller_budget_that_an_attack_never_felt_is_not_tried_again(
     assert tried == [180.0, 5.0]  # two steps lead further than 5 and not as far as 90
     assert [rate.attacked for rate in rates] == [1, 0, 1]
     assert rates[1].l2 == rates[2].l2 != rates[0].l2
+
+
+def test_stronger_hardening_changes_the_published_image_more(photo_files: list[Path]) -> None:
+    image = load_image(photo_files[1])
+    changes = []
+    for strength in (0.5, 2.0):
+        lab = redteam._Laboratory(Plan("pdq", strength=strength), "ours")
+        changes.append(float((lab.publish("photo", image).pixels - image.pixels).norm()))
+    assert changes[1] > 1.5 * changes[0] > 0

@@ -57,6 +57,7 @@ def test_bad_usage(photo_files: list[Path], tmp_path: Path, capsys: pytest.Captu
         ((photo, "--method", "collision"), "unrelated QUERY"),
         ((photo, photo, "--method", "collision"), "already"),
         ((photo, "--method", "magic"), "magic"),
+        ((photo, "--hash", "pdq", "--against", "ours", "--strength", 5), "strength 5.0 is not in"),
         ((photo, "--hash", "nope"), "nope"),
         ((tmp_path / "missing.png",), "no such file"),
     ):

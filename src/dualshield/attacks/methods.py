@@ -73,6 +73,7 @@ class Defence:
         against: Against,
         *,
         protocol: ProtocolName = "default",
+        strength: float = 1.0,
         device: str = "cpu",
         source: GaussianSource | None = None,
     ) -> None:
@@ -95,7 +96,7 @@ class Defence:
             self._matchers = _matchers(list(zip(self.hashes, configs, strict=True)), device, source)
         if against in ("hardening", "ours"):
             preset: Preset = "paper" if protocol == "paper" else "perceptual"
-            self._hardener = Hardener([hash_name], preset=preset, device=device, source=source)
+            self._hardener = Hardener([hash_name], preset=preset, strength=strength, device=device, source=source)
 
     def draw_from(self, source: GaussianSource) -> None:
         """Take all further noise from here: work that is resumed must not depend on what was done before."""

@@ -34,6 +34,7 @@ class Plan:
     budgets: tuple[float, ...] = BUDGETS
     variants: tuple[Against, ...] = ("original", "smoothing", "ours")
     search: bool = False
+    strength: float = 1.0  # of hardening
     seed: int = 2026
     device: str = "cpu"
 
@@ -133,7 +134,8 @@ class _Laboratory:
 
     @cached_property
     def defence(self) -> Defence:
-        return Defence(self.plan.hash, self.variant, device=self.plan.device, source=self._noise())
+        plan = self.plan
+        return Defence(plan.hash, self.variant, strength=plan.strength, device=plan.device, source=self._noise())
 
     def _noise(self, *labels: object) -> GaussianSource:
         return GaussianSource.for_work(self.plan.seed, self.variant, *labels)

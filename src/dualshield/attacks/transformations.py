@@ -41,6 +41,7 @@ def run(
     variants: Sequence[Against],
     *,
     transforms: Sequence[Transform] = ALL_TRANSFORMS,
+    strength: float = 1.0,
     seed: int = 2026,
     device: str = "cpu",
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
@@ -49,7 +50,8 @@ def run(
     rates = []
     total, done = len(variants) * len(files), 0
     for variant in variants:
-        defence = Defence(hash_name, variant, device=device, source=GaussianSource.from_seed(seed).fork(variant))
+        source = GaussianSource.from_seed(seed).fork(variant)
+        defence = Defence(hash_name, variant, strength=strength, device=device, source=source)
         decisions: dict[Transform, list[Decision]] = {transform: [] for transform in transforms}
         similarities: dict[Transform, list[float]] = {transform: [] for transform in transforms}
         unmatched = 0

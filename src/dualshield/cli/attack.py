@@ -11,7 +11,7 @@ import click
 from dualshield.attacks.methods import METHODS, Defence, get_attack
 from dualshield.attacks.result import AttackResult, Budget
 from dualshield.attacks.victim import Against
-from dualshield.cli.options import hash_option, json_option
+from dualshield.cli.options import hash_option, json_option, strength_option
 from dualshield.cli.output import progress
 from dualshield.errors import InputError
 from dualshield.files import write_atomically
@@ -28,6 +28,7 @@ from dualshield.smoothing.noise import GaussianSource
 @click.option("--budget", default=40.0, show_default=True, help="Largest l2 change, 512x512x3 pixels in [0,1].")
 @click.option("--against", type=click.Choice(get_args(Against)), default="original", show_default=True)
 @click.option("--preview", type=click.Path(path_type=Path), help="Query, adversarial image and difference as one PNG.")
+@strength_option
 @click.option("--seed", default=2026, show_default=True, help="Of the attack; the defender's noise is fresh.")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
 @hash_option
@@ -49,7 +50,13 @@ def attack(reference: str, query: str | None, hash_name: str, as_json: bool, **o
             raise InputError(f"cannot write {target}: not a file in an existing folder")
     image = load_image(reference)
     start = None if query is None else load_image(query)
-    defence = Defence(hash_name, options["against"], device=options["device"], source=GaussianSource.secret())
+    defence = Defence(
+        hash_name,
+        options["against"],
+        strength=options["strength"],
+        device=options["device"],
+        source=GaussianSource.secret(),
+    )
     with progress() as bar:
         task = bar.add_task(method, total=None)
         published = defence.publish(image)

@@ -25,7 +25,7 @@ from dualshield.smoothing.profile import default_config
 from dualshield.transforms import Transform
 
 # Fewer draws for the network, so that the demo ends soon; its radii are capped a little lower for it.
-DEMO_HASHES = {"pdq": 5000, "neuralhash": 1000}
+DEMO_HASHES = {"efflite": 1000, "pdq": 5000}
 ATTACK_BUDGET = 10.0
 VARIANTS = (Transform("jpeg", 60), Transform("brightness", 1.15), Transform("crop", 0.9))
 
@@ -41,7 +41,7 @@ VARIANTS = (Transform("jpeg", 60), Transform("brightness", 1.15), Transform("cro
     help="Where the pictures go.",
 )
 def demo(folder: Path) -> None:
-    """Show both shields on sample photos, for PDQ and NeuralHash, and an attack that only a plain hash lets pass."""
+    """Show both shields on sample photos, for efflite and PDQ, and an attack that only a plain hash lets pass."""
     files = sample_photos()
     photos = [replace(load_image(file), name=file.stem) for file in files[:3]]
     out = console()

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from dualshield.cli.options import json_option
+from dualshield.cli.options import json_option, strength_option
 from dualshield.cli.output import progress
 from dualshield.errors import ExitCode, InputError
 from dualshield.hardening import gradient, paper
@@ -36,7 +36,7 @@ DRY_RUN_DRAWS = 200
     help="A+B, or repeat it, to harden for several hashes at once.",
 )
 @click.option("--preset", type=click.Choice(["perceptual", "paper"]), default="perceptual", show_default=True)
-@click.option("--strength", default=1.0, show_default=True, help="1 is imperceptible; up to 4, and then it is not.")
+@strength_option
 @click.option("--format", "format_", type=click.Choice(["keep", "png", "jpeg"]), default="keep", show_default=True)
 @click.option("--quality", type=int, metavar="Q", help="Of lossy formats, 1 to 100; by default as in the original.")
 @click.option("--negatives", type=click.Path(path_type=Path), help="A folder of unrelated images to keep away from.")

@@ -30,6 +30,16 @@ def json_option(command: Command) -> Command:
     return click.option("--json", "as_json", is_flag=True, help="JSON on stdout, and nothing else there.")(command)
 
 
+def strength_option(command: Command) -> Command:
+    """``--strength`` of hardening."""
+    return click.option(
+        "--strength",
+        default=1.0,
+        show_default=True,
+        help="Of hardening: 1 is imperceptible; up to 4, and then it is not.",
+    )(command)
+
+
 def engine_options(command: Command) -> Command:
     """``--engine``, ``--device`` and ``--batch-size``."""
     for option in (

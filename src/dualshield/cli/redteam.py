@@ -16,7 +16,7 @@ from dualshield.attacks.methods import METHODS
 from dualshield.attacks.redteam import Plan, Rate, cost_of_evasion, run
 from dualshield.attacks.transformations import TransformRate
 from dualshield.attacks.victim import Against
-from dualshield.cli.options import hash_option, json_option
+from dualshield.cli.options import hash_option, json_option, strength_option
 from dualshield.cli.output import console, progress
 from dualshield.errors import InputError
 from dualshield.hashes.registry import split_names
@@ -44,6 +44,7 @@ from dualshield.images import list_images
     help="Finished attacks are kept here, and not repeated.  [default: redteam-HASH.journal]",
 )
 @click.option("--transforms", "only_transforms", is_flag=True, help="Transformations instead of attacks.")
+@strength_option
 @click.option("--seed", default=2026, show_default=True)
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
 @hash_option
@@ -62,6 +63,7 @@ def redteam(folders: tuple[Path, ...], hash_name: str, as_json: bool, **options:
         tuple(sorted(set(options["budgets"]))) or (COST_BUDGETS if options["cost"] else defaults.budgets),
         options["variants"] or defaults.variants,
         options["cost"],
+        options["strength"],
         options["seed"],
         options["device"],
     )
@@ -114,6 +116,7 @@ def _transforms(plan: Plan, files: list[Path], as_json: bool) -> None:
             plan.hash,
             files,
             plan.variants,
+            strength=plan.strength,
             seed=plan.seed,
             device=plan.device,
             progress=lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
