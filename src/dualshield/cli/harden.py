@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from dualshield.cli.options import json_option
+from dualshield.cli.options import HASH_VARIABLE, json_option
 from dualshield.cli.output import progress
 from dualshield.errors import ExitCode, InputError
 from dualshield.hardening import gradient, paper
@@ -31,6 +31,7 @@ DRY_RUN_DRAWS = 200
     "hashes",
     multiple=True,
     default=(DEFAULT_HASH,),
+    envvar=HASH_VARIABLE,
     show_default=True,
     metavar="NAME|CARD.yaml",
     help="Repeat it to harden for several hashes at once.",

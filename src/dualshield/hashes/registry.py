@@ -33,7 +33,7 @@ BUILT_IN = {
     "c-pdna": "dualshield.hashes.c_pdna",
     "c-pdq": "dualshield.hashes.c_pdq",
 }
-DEFAULT_HASH = "pdq"
+DEFAULT_HASH = "efflite"
 State = Literal["ready", "needs weights", "missing", "broken"]
 CARD_SUFFIXES = (".yaml", ".yml")
 
