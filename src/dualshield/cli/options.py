@@ -10,6 +10,9 @@ import click
 from dualshield.errors import InputError
 from dualshield.hashes import DEFAULT_HASH
 
+# Where one hash is used for everything, it need not be named in every command.
+HASH_VARIABLE = "DUALSHIELD_HASH"
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -19,10 +22,25 @@ def hash_option(command: Command) -> Command:
         "--hash",
         "hash_name",
         default=DEFAULT_HASH,
+        envvar=HASH_VARIABLE,
         show_default=True,
         metavar="NAME|CARD.yaml",
         help="A name from 'dualshield hashes', or a hash card.",
     )(command)
+
+
+def hashes_option(help_: str) -> Callable[[Command], Command]:
+    """``--hash``, which may be repeated."""
+    return click.option(
+        "--hash",
+        "hashes",
+        multiple=True,
+        default=(DEFAULT_HASH,),
+        envvar=HASH_VARIABLE,
+        show_default=True,
+        metavar="NAME|CARD.yaml",
+        help=help_,
+    )
 
 
 def json_option(command: Command) -> Command:

@@ -31,7 +31,7 @@ BUILT_IN = {
     "c-pdna": "dualshield.hashes.c_pdna",
     "c-pdq": "dualshield.hashes.c_pdq",
 }
-DEFAULT_HASH = "pdq"
+DEFAULT_HASH = "efflite"
 CARD_SUFFIXES = (".yaml", ".yml")
 
 
