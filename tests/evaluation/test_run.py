@@ -296,3 +296,26 @@ def test_the_time_left_is_that_of_pieces_of_the_same_kind() -> None:
     estimate.done(slow, 10.0)
     estimate.done(quick, 1.0)
     assert estimate.seconds() == pytest.approx(2 * 10 + 4 * 1 + 2 * 10)
+
+
+def test_hashes_that_decide_together_are_certified_together(
+    data: Path, tmp_path: Path, small: Protocol, no_extras: None, network_name: str
+) -> None:
+    """At alpha halved; the largest radius of those that match counts. A resumed run draws the same noise."""
+    spec = f"pdq+{network_name}"
+    plan = Plan((spec,), ("smoothing",), ("certified", "whitebox"), small, limit=1)
+    evaluate(plan, [data], tmp_path / "whole")
+    whole = results(tmp_path / "whole")
+    attacks = [key for key in whole if key.part == "whitebox"]
+    assert {key.detail for key in attacks} == {"40", "90"}
+    certified = {key.detail: result for key, result in whole.items() if key.part == "certified"}
+    assert len(certified) == 2
+    identity = certified["identity"]
+    members = identity["members"]
+    assert set(members) == {"pdq", "network"}
+    assert identity["decision"] == "match"
+    assert identity["radius"] == max(member["radius"] for member in members.values()) > 0
+    lines = (tmp_path / "whole" / RESULTS).read_text().splitlines(keepends=True)
+    (tmp_path / "whole" / RESULTS).write_text("".join(lines[:1]))
+    evaluate(plan, [data], tmp_path / "whole", resume=True)
+    assert results(tmp_path / "whole") == whole

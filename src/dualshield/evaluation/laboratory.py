@@ -21,6 +21,7 @@ from dualshield.evaluation.records import Key
 from dualshield.hashes import PerceptualHash, get_hash
 from dualshield.hashes.registry import split_names
 from dualshield.images import CanonicalImage
+from dualshield.smoothing.ensemble import EnsembleMatcher
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.verification.program import program_of
@@ -43,10 +44,14 @@ class Laboratory:
         return Defence(self.spec, variant, protocol=protocol, device=self.plan.device, source=self.noise(variant))
 
     @cached_property
-    def certifier(self) -> SmoothedMatcher:
+    def certifier(self) -> SmoothedMatcher | EnsembleMatcher:
         """The deployed matcher with its full number of draws; the references of all variants meet the same one."""
-        config = self.plan.protocol.matcher(self.spec)
-        return SmoothedMatcher(self.hash, config, device=self.plan.device, source=self.noise("certifier"))
+        protocol, device, source = self.plan.protocol, self.plan.device, self.noise("certifier")
+        if not self.is_joint:
+            return SmoothedMatcher(self.hash, protocol.matcher(self.spec), device=device, source=source)
+        names = split_names(self.spec)
+        members = [(protocol.hash(name).to(device), protocol.matcher(name)) for name in names]
+        return EnsembleMatcher(members, device=device, source=source)
 
     @cached_property
     def hash(self) -> PerceptualHash:

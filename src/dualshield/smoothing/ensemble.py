@@ -88,6 +88,11 @@ class EnsembleMatcher:
             for hash_, config in members
         )
 
+    def draw_from(self, source: GaussianSource) -> None:
+        """Take all further noise from here, each member from a stream of its own."""
+        for member in self.members:
+            member.source = source.fork(f"member {member.hash.name}")
+
     def enroll(self, image: CanonicalImage) -> EnsembleReference:
         """Prepare a reference image for every member."""
         return EnsembleReference(image.name, tuple(member.enroll(image) for member in self.members))

@@ -93,6 +93,10 @@ class SmoothedMatcher:
         self.sampler = Sampler(self.hash, self.engine, config.noise, device)
         self._check_target()
 
+    def draw_from(self, source: GaussianSource) -> None:
+        """Take all further noise from here."""
+        self.source = source
+
     # -- references --------------------------------------------------------------------------------
 
     def enroll(self, image: CanonicalImage) -> Reference:
