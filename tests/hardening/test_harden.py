@@ -108,7 +108,7 @@ def test_transparent_parts_are_left_alone(hardener: Hardener, photo_files: list[
 
 
 def test_the_library_call(photo: Path) -> None:
-    assert harden(photo, strength=0.3).report.strength == 0.3
+    assert harden(photo, "pdq", strength=0.3).report.strength == 0.3
 
 
 @pytest.mark.parametrize(

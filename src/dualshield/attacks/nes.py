@@ -16,6 +16,7 @@ import torch.nn.functional as F
 
 from dualshield.attacks.judge import judged
 from dualshield.attacks.result import AttackResult, Budget
+from dualshield.attacks.space import saved
 from dualshield.attacks.victim import Target
 from dualshield.images.canonical import CanonicalImage
 from dualshield.smoothing.statistics import Decision
@@ -58,7 +59,8 @@ def attack(
             estimate += gain * direction
         grid = ball.kept(grid + STEP_SIZE * estimate.sign())
         progress(min(victim.queries, max_queries), max_queries)
-        if victim.decide(ball.image(grid)) != Decision.MATCH:
+        # What is uploaded in the end is a file.
+        if victim.decide(saved(ball.image(grid))) != Decision.MATCH:
             break
     name = "nes-plain" if plain_score else "nes"
     result = judged(name, victim, ball.centre, ball.image(grid) - ball.centre, budget, step, started)
