@@ -16,7 +16,7 @@ import torch.nn.functional as F
 
 from dualshield.attacks.judge import judged
 from dualshield.attacks.result import AttackResult, Budget
-from dualshield.attacks.space import saved
+from dualshield.attacks.space import saved_within
 from dualshield.attacks.victim import Target
 from dualshield.images.canonical import CanonicalImage
 from dualshield.smoothing.statistics import Decision
@@ -59,11 +59,11 @@ def attack(
             estimate += gain * direction
         grid = ball.kept(grid + STEP_SIZE * estimate.sign())
         progress(min(victim.queries, max_queries), max_queries)
-        # What is uploaded in the end is a file.
-        if victim.decide(saved(ball.image(grid))) != Decision.MATCH:
+        # What is uploaded in the end is a file, the very one that is judged.
+        if victim.decide(saved_within(ball.centre, ball.change(grid), budget.l2)) != Decision.MATCH:
             break
     name = "nes-plain" if plain_score else "nes"
-    result = judged(name, victim, ball.centre, ball.image(grid) - ball.centre, budget, step, started)
+    result = judged(name, victim, ball.centre, ball.change(grid), budget, step, started)
     return replace(result, reach=max(result.l2, ball.reach))  # saving may lengthen a change a little
 
 
@@ -85,6 +85,9 @@ class _Ball:
     def image(self, grid: torch.Tensor) -> torch.Tensor:
         grey, length = self._grey(grid)
         return (self.centre + grey * min(1.0, self.l2 / max(length, 1e-20))).clamp_(0, 1)
+
+    def change(self, grid: torch.Tensor) -> torch.Tensor:
+        return self.image(grid) - self.centre
 
     def kept(self, grid: torch.Tensor) -> torch.Tensor:
         """The grid itself inside the ball: steps outside it would lead nowhere."""
