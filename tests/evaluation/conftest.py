@@ -40,9 +40,9 @@ def copied(files: list[Path], folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def quick() -> Iterator[None]:
-    """Attacks of a few steps, few transformations."""
+    """Attacks of a few steps, few transformations; for this folder only, so not for the whole session."""
     with pytest.MonkeyPatch.context() as patch:
         for module, name, value in ((pgd, "steps", 6), (pgd, "restarts", 1), (eot, "steps", 6), (nes, "steps", 1)):
             patch.setitem(module.attack.__kwdefaults__, name, value)
