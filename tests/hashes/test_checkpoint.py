@@ -78,10 +78,14 @@ def test_code_is_never_run(zipped: bool, tmp_path: Path) -> None:
 
 def test_a_bare_pickle_with_code(tmp_path: Path) -> None:
     path, victim = tmp_path / "model.pt", tmp_path / "victim"
-    path.write_bytes(pickle.dumps({"weight": Dropper(victim)}, protocol=2))
-    with pytest.raises(WeightsError, match=r"model\.pt"):
-        read_state(path, "toy")
-    assert not victim.exists()
+    for protocol in (2, 4):
+        path.write_bytes(pickle.dumps({"weight": Dropper(victim)}, protocol=protocol))
+        with pytest.raises(
+            WeightsError, match=r"^hash toy: model\.pt: (holds more than numbers|not a readable)"
+        ) as caught:
+            read_state(path, "toy")
+        assert len(str(caught.value)) < 120  # none of torch's advice on how to run the code after all
+        assert not victim.exists()
 
 
 @pytest.mark.parametrize("zipped", [True, False])

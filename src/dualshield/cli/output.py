@@ -89,6 +89,7 @@ def explain_ensemble(result: EnsembleResult, false_matches: float | None) -> str
         )
     rate = "not known: a member has no profile"
     if false_matches is not None:
-        rate = f"{false_matches:.2e} of unrelated pairs, the members' calibrated rates added up"
+        seen = f"{false_matches:.2e} of" if false_matches else "none seen among"
+        rate = f"{seen} unrelated pairs, the members' calibrated rates added up"
     lines.append(f"  false matches        {rate}")
     return "\n".join(lines)

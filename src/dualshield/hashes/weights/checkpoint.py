@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import warnings
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -112,14 +113,14 @@ def _unpickle(path: Path, wrong: Any) -> Any:
         _check_archive(path, wrong)
     try:
         # Older checkpoints keep the training script's arguments beside the weights: a bag of values, no code.
-        with torch.serialization.safe_globals([argparse.Namespace]):
+        with torch.serialization.safe_globals([argparse.Namespace]), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a pickle of another protocol is refused below, in our words
             return torch.load(path, map_location="cpu", weights_only=True, mmap=archive)
     except Exception as error:  # damaged data raises almost anything
         named = re.search(r"GLOBAL ([\w.]+)|Unsupported (?:class|global):? ([\w.]+)", str(error))
         if named:
             raise wrong(f"holds more than numbers ({named[1] or named[2]}), which could be code; refused") from error
-        first = " ".join(str(error).split())[:120] or type(error).__name__
-        raise wrong(f"not a readable PyTorch checkpoint, or a truncated one ({first}); download it again") from error
+        raise wrong("not a readable PyTorch checkpoint of tensors, or a truncated one; download it again") from error
 
 
 def _check_archive(path: Path, wrong: Any) -> None:
