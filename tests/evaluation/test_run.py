@@ -17,9 +17,10 @@ from dualshield.errors import InputError
 from dualshield.evaluation import fid, lpips
 from dualshield.evaluation.plan import Plan, label
 from dualshield.evaluation.protocol import Protocol
-from dualshield.evaluation.records import CONFIG, RESULTS, Key, Run
+from dualshield.evaluation.records import CONFIG, RESULTS, Key
 from dualshield.evaluation.run import Estimate, Piece, Summary, evaluate
 from dualshield.images import load_image
+from evaluation.interrupted import Killed, killed_at, results
 
 CHEAP = ("certified", "collisions")
 
@@ -49,25 +50,6 @@ def extras(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_extras(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lpips, "load", lambda: None)
     monkeypatch.setattr(fid, "load", lambda: None)
-
-
-class Killed(BaseException):
-    """As sudden as a signal."""
-
-
-def killed_at(piece: int) -> Any:
-    def progress(what: str, done: int, total: int, left: float | None) -> None:
-        if done == piece and left is not None:
-            raise Killed
-
-    return progress
-
-
-def results(folder: Path) -> dict[Key, dict[str, Any]]:
-    """By key, without the times."""
-    records = Run.open(folder).records
-    assert len({record.key for record in records}) == len(records), "a piece of work was done twice"
-    return {record.key: {**record.result, "seconds": None} for record in records}
 
 
 def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(

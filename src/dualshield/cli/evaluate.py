@@ -19,6 +19,7 @@ from dualshield.evaluation.protocol import PROTOCOLS
 from dualshield.evaluation.records import PARTS
 from dualshield.evaluation.run import Progress
 from dualshield.evaluation.run import evaluate as run
+from dualshield.evaluation.workers import default_jobs
 
 # Where no bar can be drawn, a line this often (seconds) says how far the run is.
 REPORT_EVERY = 60
@@ -31,12 +32,16 @@ REPORT_EVERY = 60
 @click.option("--parts", default=",".join(PARTS), show_default=True)
 @click.option("--protocol", type=click.Choice(list(PROTOCOLS)), default="default", show_default=True)
 @click.option("--limit", type=int, help="Images of each folder.  [default: the protocol's 100]")
+@click.option("--attack-limit", type=int, help="Images of each folder that are attacked.  [default: all]")
 @click.option("--seed", default=2026, show_default=True)
 @click.option("--out", "-o", required=True, type=click.Path(path_type=Path), help="The folder of the run.")
 @click.option("--resume", is_flag=True, help="Go on with the run in that folder, under the same options.")
 @click.option("--keep-images", is_flag=True, help="Keep all published and attacked images, not just a gallery.")
+@click.option("--jobs", "-j", type=int, help="Processes that share the images.  [default: one per core]")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
-def evaluate(data: tuple[Path, ...], hashes: tuple[str, ...], out: Path, resume: bool, **options: Any) -> None:
+def evaluate(
+    data: tuple[Path, ...], hashes: tuple[str, ...], out: Path, resume: bool, jobs: int | None, **options: Any
+) -> None:
     """Measure certificates, attacks, transformations, collisions and image quality, and keep every single result.
 
     The paper's protocol has the paper's matcher and hardening, the default one those that are deployed. An interrupted
@@ -53,9 +58,12 @@ def evaluate(data: tuple[Path, ...], hashes: tuple[str, ...], out: Path, resume:
         options["seed"],
         options["device"],
         options["keep_images"],
+        options["attack_limit"],
     )
+    if jobs is None:
+        jobs = default_jobs(plan.device)
     with _shown() as show:
-        summary = run(plan, data, out, resume=resume, progress=show)
+        summary = run(plan, data, out, resume=resume, jobs=jobs, progress=show)
     for warning in summary.warnings:
         click.echo(f"warning: {warning}", err=True)
     unmatched = f"; {summary.unmatched} are of pairs that did not match to begin with" if summary.unmatched else ""

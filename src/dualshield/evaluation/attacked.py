@@ -24,7 +24,8 @@ FEATURES_OF = "whitebox"
 
 def details(part: str, lab: Laboratory, variant: Against, picture: Picture) -> tuple[str, ...]:
     """The budgets; a hash without gradients can only be attacked by queries."""
-    if part != "blackbox" and not lab.is_differentiable:
+    most = lab.plan.attack_limit
+    if (part != "blackbox" and not lab.is_differentiable) or (most is not None and picture.index >= most):
         return ()
     return tuple(f"{budget:g}" for budget in lab.plan.budgets(part))
 

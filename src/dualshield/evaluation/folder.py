@@ -35,38 +35,12 @@ FORMAT = 1
 CIRCUMSTANCES = ("date", "machine")
 
 
-class RunFolder:
-    """Opened for writing; everything in it is a whole piece or is not there."""
+class RunFiles:
+    """The images and features of a run, and what is known of its results."""
 
-    def __init__(self, path: Path, config: dict[str, Any], *, resume: bool) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        config = json.loads(json.dumps(config))  # as it will be read again
-        try:
-            _prepare(path, config, resume)
-            self.known: dict[Key, dict[str, Any]] = {}
-            if (path / RESULTS).exists():
-                self.known = {record.key: record.result for record in Run.open(path).records}
-            self._results = _open_results(path / RESULTS)
-        except OSError as error:
-            raise InputError(f"cannot use {path} as a run folder: {error.strerror or error}") from error
-
-    def append(self, key: Key, result: dict[str, Any]) -> None:
-        """Keep one finished piece; it is on its way to the disk when this returns."""
-        result = {name: _plain(value) for name, value in result.items()}
-        try:
-            self._results.write(json.dumps({"key": key, "result": result}, allow_nan=False) + "\n")
-            self._results.flush()
-        except OSError as error:
-            why = error.strerror or error
-            raise InputError(
-                f"cannot write {self.path / RESULTS}: {why}; all before is kept: make room and use --resume"
-            ) from error
-        self.known[key] = result
-
-    def close(self) -> None:
-        """No more results."""
-        with suppress(OSError):
-            self._results.close()
+        self.known: dict[Key, dict[str, Any]] = {}
 
     # -- images ------------------------------------------------------------------------------------
 
@@ -109,7 +83,38 @@ class RunFolder:
     def _features_file(self, place: Sequence[str]) -> Path:
         return self.path.joinpath("features", *place[:-1], f"{place[-1]}.npy")
 
-    # -- at the end --------------------------------------------------------------------------------
+
+class RunFolder(RunFiles):
+    """Opened for writing results; everything in it is a whole piece or is not there."""
+
+    def __init__(self, path: Path, config: dict[str, Any], *, resume: bool) -> None:
+        super().__init__(path)
+        config = json.loads(json.dumps(config))  # as it will be read again
+        try:
+            _prepare(path, config, resume)
+            if (path / RESULTS).exists():
+                self.known = {record.key: record.result for record in Run.open(path).records}
+            self._results = _open_results(path / RESULTS)
+        except OSError as error:
+            raise InputError(f"cannot use {path} as a run folder: {error.strerror or error}") from error
+
+    def append(self, key: Key, result: dict[str, Any]) -> None:
+        """Keep one finished piece; it is on its way to the disk when this returns."""
+        result = {name: _plain(value) for name, value in result.items()}
+        try:
+            self._results.write(json.dumps({"key": key, "result": result}, allow_nan=False) + "\n")
+            self._results.flush()
+        except OSError as error:
+            why = error.strerror or error
+            raise InputError(
+                f"cannot write {self.path / RESULTS}: {why}; all before is kept: make room and use --resume"
+            ) from error
+        self.known[key] = result
+
+    def close(self) -> None:
+        """No more results."""
+        with suppress(OSError):
+            self._results.close()
 
     def clean(self, gallery: Sequence[Picture]) -> None:
         """Remove what only the work itself needed."""

@@ -15,7 +15,7 @@ from dualshield.attacks.victim import Against, Target
 from dualshield.errors import InputError
 from dualshield.evaluation.datasets import Picture
 from dualshield.evaluation.extras import Extras
-from dualshield.evaluation.folder import RunFolder
+from dualshield.evaluation.folder import RunFiles
 from dualshield.evaluation.plan import HARDENED, Plan, label
 from dualshield.evaluation.records import Key
 from dualshield.hashes import PerceptualHash, get_hash
@@ -30,7 +30,7 @@ from dualshield.verification.program import program_of
 class Laboratory:
     """One hash; its variants are set up when the first piece of work needs them."""
 
-    def __init__(self, spec: str, plan: Plan, folder: RunFolder, extras: Extras) -> None:
+    def __init__(self, spec: str, plan: Plan, folder: RunFiles, extras: Extras) -> None:
         self.spec = spec
         self.label = label(spec)
         self.plan = plan

@@ -126,14 +126,14 @@ def _coverage(config: Mapping[str, Any], found: Results) -> Iterator[Coverage]:
         for name in found.hashes:
             for variant in found.variants:
                 records = found.records(part, name, variant)
-                expected = _expected(config, found, part, variant)
+                expected = _expected(config, found, part, name, variant)
                 if records or expected:
                     unmatched = sum(not record.matched for record in records)
                     yield Coverage(part, name, variant, len(records), expected, unmatched)
 
 
-def _expected(config: Mapping[str, Any], found: Results, part: str, variant: str) -> int | None:
-    """Records of a finished run. What depends on the hash (whether it has gradients or a verifier) is not guessed."""
+def _expected(config: Mapping[str, Any], found: Results, part: str, name: str, variant: str) -> int | None:
+    """Records of a finished run. What depends on the hash and is not in the configuration is not guessed."""
     data, parameters = config.get("data"), config.get("parameters")
     if part not in _sequence(config.get("parts")) or not isinstance(data, dict) or not isinstance(parameters, dict):
         return None
@@ -150,7 +150,17 @@ def _expected(config: Mapping[str, Any], found: Results, part: str, variant: str
         possible = math.comb(sum(sizes), 2) - len(_sequence(config.get("duplicates")))
         return None if pairs is None else max(0, min(int(pairs), possible))
     budgets = _sequence(parameters.get("cost_budgets" if part == "adaptive" else "budgets"))
-    return sum(sizes) * len(budgets) if found.has(part) and budgets else None
+    if not found.has(part) or not budgets or (part != "blackbox" and not _has_gradients(config, name)):
+        return None
+    most = number(config.get("attack_limit"))
+    return sum(size if most is None else min(size, int(most)) for size in sizes) * len(budgets)
+
+
+def _has_gradients(config: Mapping[str, Any], name: str) -> bool:
+    defences = config.get("defences")
+    members = defences.get(name) if isinstance(defences, dict) else None
+    facts = list(members.values()) if isinstance(members, dict) else []
+    return not any(isinstance(member, dict) and member.get("differentiable") is False for member in facts)
 
 
 def _facts(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -33,6 +33,7 @@ class Plan:
     seed: int = 2026
     device: str = "cpu"
     keep_images: bool = False
+    attack_limit: int | None = None  # images of each dataset that are attacked, if not all
 
     def __post_init__(self) -> None:
         for what, given, known in (("variant", self.variants, get_args(Against)), ("part", self.parts, PARTS)):
@@ -49,6 +50,8 @@ class Plan:
         for name in labels:
             if labels.count(name) > 1:
                 raise InputError(f"two hashes are called {name!r}; results could not be told apart")
+        if self.attack_limit is not None and self.attack_limit < 1:
+            raise InputError(f"attack limit {self.attack_limit} is below 1; to attack nothing, leave it out of --parts")
         check_device(self.device)
         if not 0 <= self.seed <= MAX_SEED:
             raise InputError(f"seed {self.seed} is not between 0 and {MAX_SEED}")

@@ -33,15 +33,19 @@ def versions() -> dict[str, str]:
 
 def machine() -> dict[str, Any]:
     """Enough to judge the seconds by."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
     return {
         "cpu": _cpu(),
         "architecture": platform.machine(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "memory_gib": round(memory / 2**30, 1),
+        "memory_gib": round(memory_gib(), 1),
         "system": platform.system(),
     }
+
+
+def memory_gib() -> float:
+    """Of the whole machine; 0 where it cannot be told."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30 if hasattr(os, "sysconf") else 0.0
 
 
 def _cpu() -> str:
@@ -62,6 +66,7 @@ def hash_facts(spec: str, protocol: Protocol) -> dict[str, Any]:
             "version": hash_.version,
             "bits": hash_.bits,
             "threshold": hash_.threshold,
+            "differentiable": hash_.is_differentiable,
             "weights": hash_.weights,
             "profile": None if profile is None else _digest(profile),
             "matcher": asdict(protocol.matcher(name)),

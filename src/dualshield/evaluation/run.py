@@ -1,15 +1,17 @@
 """The order of work: image by image through all variants and parts, then the pairs and sets of images.
 
 A run that is killed has complete results for its first images; resumed, it goes on with the piece that is missing.
+Several processes share the images among them.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,10 +20,11 @@ from dualshield.errors import InputError
 from dualshield.evaluation import attacked, certified, collided, distribution, provenance, quality, transformed
 from dualshield.evaluation.datasets import Picture, Pool, gather
 from dualshield.evaluation.extras import Extras
-from dualshield.evaluation.folder import FORMAT, RunFolder
+from dualshield.evaluation.folder import FORMAT, RunFiles, RunFolder
 from dualshield.evaluation.laboratory import Laboratory, Subject
 from dualshield.evaluation.plan import HARDENED, Plan, label
 from dualshield.evaluation.records import Key
+from dualshield.evaluation.workers import Event, Finished, Group, Known, Runner, Started, share
 from dualshield.hashes.registry import get_hash, split_names
 
 Records = Iterator[tuple[str, dict[str, Any]]]
@@ -59,12 +62,19 @@ class Piece:
         first = self.keys[0]
         return first.hash, first.variant, first.part
 
+    @property
+    def subject(self) -> tuple[str, str, str]:
+        """Pieces about one image belong together; those about sets have no image."""
+        first = self.keys[0]
+        return first.hash, first.dataset, first.image
+
 
 @dataclass
 class Estimate:
     """How long the rest will take, from what pieces of the same kind took."""
 
     left: dict[tuple[str, str, str], int]
+    jobs: int = 1
     spent: dict[tuple[str, str, str], list[float]] = field(default_factory=dict)
 
     def done(self, piece: Piece, seconds: float) -> None:
@@ -76,7 +86,7 @@ class Estimate:
         """None as long as nothing was done. A kind not met yet is taken to be like its part, or like the others."""
         if not self.spent:
             return None
-        return sum(count * self._mean(kind) for kind, count in self.left.items())
+        return sum(count * self._mean(kind) for kind, count in self.left.items()) / self.jobs
 
     def _mean(self, kind: tuple[str, str, str]) -> float:
         alike = [times for known, times in self.spent.items() if known == kind]
@@ -102,9 +112,15 @@ def evaluate(
     out: Path,
     *,
     resume: bool = False,
+    jobs: int = 1,
     progress: Progress = lambda what, done, total, left: None,
 ) -> Summary:
-    """Run the plan on folders of images; whatever happens, what was finished is in ``out``."""
+    """Run the plan on folders of images; whatever happens, what was finished is in ``out``.
+
+    So many ``jobs`` work at the same time; more than one are processes of their own.
+    """
+    if jobs < 1:
+        raise InputError(f"{jobs} jobs cannot do anything: use at least 1")
     if out.exists() and not resume and (not out.is_dir() or any(out.iterdir())):
         # Said before minutes of reading, and again by the folder itself.
         raise InputError(f"{out} exists already; continue a run with --resume, or choose another --out")
@@ -114,8 +130,13 @@ def evaluate(
     pool = gather(data, plan.limit, lambda what, done, total: progress(what, done, total, None))
     folder = RunFolder(out, _config(plan, pool, facts, extras), resume=resume)
     try:
-        pieces = [piece for spec in plan.hashes for piece in _pieces(Laboratory(spec, plan, folder, extras), pool)]
-        _work(pieces, folder, progress)
+        pieces = _all_pieces(plan, pool, folder, extras)
+        todo = [number for number, piece in enumerate(pieces) if any(key not in folder.known for key in piece.keys)]
+        if jobs == 1:
+            events = _alone(pieces, todo, folder)
+        else:
+            events = _shared(pieces, todo, folder, jobs, partial(_runner, plan, pool, folder.path))
+        _follow(events, pieces, todo, folder, Estimate(_count(pieces, todo), jobs), progress)
         if not plan.keep_images:
             folder.clean([picture for picture in pool.pictures if picture.index < plan.protocol.gallery])
     finally:
@@ -125,20 +146,85 @@ def evaluate(
     return Summary(out, len(pool.pictures), len(keys), unmatched, (*pool.warnings(), *extras.hints()))
 
 
-def _work(pieces: Sequence[Piece], folder: RunFolder, progress: Progress) -> None:
-    todo = [piece for piece in pieces if any(key not in folder.known for key in piece.keys)]
-    estimate = Estimate({})
-    for piece in todo:
-        estimate.left[piece.kind] = estimate.left.get(piece.kind, 0) + 1
+def _follow(
+    events: Iterable[Event],
+    pieces: Sequence[Piece],
+    todo: Sequence[int],
+    folder: RunFolder,
+    estimate: Estimate,
+    progress: Progress,
+) -> None:
+    """Keep what comes, and say how far it is."""
     done = len(pieces) - len(todo)
-    for number, piece in enumerate(todo, done):
-        progress(piece.what, number, len(pieces), estimate.seconds())
-        started = time.perf_counter()
-        missing = tuple(key for key in piece.keys if key not in folder.known)
-        for key, result in piece.work(missing):
-            folder.append(key, result)
-        estimate.done(piece, time.perf_counter() - started)
+    for event in events:
+        if isinstance(event, Started):
+            progress(pieces[event.piece].what, done, len(pieces), estimate.seconds())
+        elif isinstance(event, Finished):
+            estimate.done(pieces[event.piece], event.seconds)
+            done += 1
+        else:
+            folder.append(*event)
     progress("finished", len(pieces), len(pieces), 0.0)
+
+
+def _count(pieces: Sequence[Piece], todo: Sequence[int]) -> dict[tuple[str, str, str], int]:
+    kinds = [pieces[number].kind for number in todo]
+    return {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
+
+
+def _alone(pieces: Sequence[Piece], numbers: Iterable[int], folder: RunFiles) -> Iterator[Event]:
+    """One piece after the other, in this process."""
+    for number in numbers:
+        yield Started(number)
+        started = time.perf_counter()
+        yield from _results(pieces[number], folder)
+        yield Finished(number, time.perf_counter() - started)
+
+
+def _results(piece: Piece, folder: RunFiles) -> Iterator[tuple[Key, dict[str, Any]]]:
+    return piece.work(tuple(key for key in piece.keys if key not in folder.known))
+
+
+def _shared(
+    pieces: Sequence[Piece], todo: Sequence[int], folder: RunFolder, jobs: int, runner: Callable[[], Runner]
+) -> Iterator[Event]:
+    """Images go to workers; collisions after them, which use the images they published; sets of images stay here."""
+    for is_image, numbers in groupby(todo, lambda number: bool(pieces[number].keys[0].image)):
+        if not is_image:
+            yield from _alone(pieces, numbers, folder)
+            continue
+        for _, phase in groupby(numbers, lambda number: pieces[number].keys[0].part == collided.PART):
+            yield from share(_groups(pieces, phase, folder), jobs, runner)
+
+
+def _groups(pieces: Sequence[Piece], numbers: Iterable[int], folder: RunFolder) -> list[Group]:
+    """One for each image, with what is known of it."""
+    groups: dict[tuple[str, str, str], list[int]] = {}
+    for number in numbers:
+        groups.setdefault(pieces[number].subject, []).append(number)
+    known: dict[tuple[str, str, str], Known] = {subject: {} for subject in groups}
+    for key, result in folder.known.items():
+        if (subject := (key.hash, key.dataset, key.image)) in known:
+            known[subject][key] = result
+    return [Group(tuple(found), known[subject]) for subject, found in groups.items()]
+
+
+def _runner(plan: Plan, pool: Pool, path: Path) -> Runner:
+    """For a worker: the same pieces again, without the results of others."""
+    folder = RunFiles(path)
+    pieces = _all_pieces(plan, pool, folder, Extras.load())
+
+    def run(number: int, known: Known) -> Iterator[tuple[Key, dict[str, Any]]]:
+        folder.known.update(known)
+        for key, result in _results(pieces[number], folder):
+            folder.known[key] = result
+            yield key, result
+
+    return run
+
+
+def _all_pieces(plan: Plan, pool: Pool, folder: RunFiles, extras: Extras) -> list[Piece]:
+    return [piece for spec in plan.hashes for piece in _pieces(Laboratory(spec, plan, folder, extras), pool)]
 
 
 def _pieces(lab: Laboratory, pool: Pool) -> Iterator[Piece]:
@@ -202,6 +288,7 @@ def _config(plan: Plan, pool: Pool, facts: dict[str, Any], extras: Extras) -> di
         "variants": plan.variants,
         "parts": plan.parts,
         "limit": plan.limit,
+        "attack_limit": plan.attack_limit,
         "seed": plan.seed,
         "device": plan.device,
         "keep_images": plan.keep_images,

@@ -49,9 +49,10 @@ class OpenVinoEngine:
         """Compile expansion and network together; whether the result computes what torch computes."""
         expansion = hash_.front_end.expansion()
         _prepend(model, expansion, self._shape)
-        streams = min(MAX_STREAMS, os.cpu_count() or 1)
+        threads = torch.get_num_threads()  # one setting for both engines
+        streams = min(MAX_STREAMS, threads)
         self._in_flight = streams + 1
-        options = {"INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": streams}
+        options = {"INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": streams, "INFERENCE_NUM_THREADS": threads}
         self._model = runtime.compile_model(model, "CPU", options)
         self._idle: list[Any] = []
         probe = torch.linspace(-30, 30, math.prod(self._shape[1:])).sin().view(1, *self._shape[1:])

@@ -1,0 +1,103 @@
+"""Several processes give what one gives, and their failures are told as one's own."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dualshield.errors import InputError, MissingWeightsError
+from dualshield.evaluation import workers
+from dualshield.evaluation.plan import Plan
+from dualshield.evaluation.protocol import Protocol
+from dualshield.evaluation.records import RESULTS, Key
+from dualshield.evaluation.run import evaluate
+from dualshield.evaluation.workers import Event, Finished, Group, Known, Runner, Started, share
+from evaluation.interrupted import Killed, killed_at, results
+
+PARTS = ("certified", "quality", "collisions")
+
+
+def test_two_processes_give_what_one_gives(data: Path, tmp_path: Path, small: Protocol) -> None:
+    """Workers are new processes, so nothing that tests patch is patched there: hence no attacks."""
+    plan = Plan(("pdq",), ("smoothing", "ours"), PARTS, small, 3)
+    evaluate(plan, [data], tmp_path / "one")
+    whole = results(tmp_path / "one")
+    out = tmp_path / "two"
+    with pytest.raises(Killed):
+        evaluate(plan, [data], out, jobs=2, progress=killed_at(4))
+    assert 0 < len((out / RESULTS).read_text().splitlines()) < len(whole)
+    evaluate(plan, [data], out, jobs=2, resume=True)
+    found = results(out)
+    assert found.keys() == whole.keys()
+    for key, result in whole.items():
+        for name, value in result.items():  # one thread may round what two threads summed
+            expected = pytest.approx(value, rel=1e-3) if isinstance(value, float) else value
+            assert found[key][name] == expected, (key, name)
+
+
+def test_what_a_worker_cannot_do_is_told(data: Path, tmp_path: Path, small: Protocol) -> None:
+    plan = Plan(("pdq",), ("smoothing",), ("certified",), small, 3)
+    spoilt = sorted(data.iterdir())[1]
+
+    def spoil(what: str, done: int, total: int, left: float | None) -> None:
+        if "certified" in what:
+            spoilt.write_bytes(b"no image")
+
+    with pytest.raises(InputError, match=spoilt.name):
+        evaluate(plan, [data], tmp_path / "run", jobs=2, progress=spoil)
+
+
+def key_of(piece: int) -> Key:
+    return Key("certified", "toy", "ours", "set", f"{piece}", "")
+
+
+def toy(fault: str) -> Runner:
+    def run(piece: int, known: Known) -> Iterator[tuple[Key, dict[str, Any]]]:
+        yield key_of(piece), {"worker": os.getpid(), "known": len(known), "threads": os.environ[workers.THREADS]}
+        if piece == 2 and fault == "error":
+            raise MissingWeightsError("hash toy: no weights")
+        if piece == 2 and fault == "death":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return run
+
+
+def test_groups_are_shared_out_once() -> None:
+    groups = [Group((2 * index, 2 * index + 1), {key_of(9): {}}) for index in range(3)]
+    before = os.environ.get(workers.THREADS)
+    events = list(share(groups, 2, partial(toy, "")))
+    assert os.environ.get(workers.THREADS) == before
+    for kind in (Started, Finished):
+        assert sorted(event.piece for event in events if isinstance(event, kind)) == list(range(6))
+    found = {event[0]: event[1] for event in events if isinstance(event, tuple)}
+    assert found.keys() == {key_of(piece) for piece in range(6)}
+    for group in groups:  # one worker does an image, because it keeps what it loaded and enrolled
+        first, second = (found[key_of(piece)] for piece in group.pieces)
+        assert first == second
+        assert first["known"] == 1
+    assert os.getpid() not in {result["worker"] for result in found.values()}
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "message"),
+    [("error", MissingWeightsError, "no weights"), ("death", InputError, "fewer --jobs")],
+)
+def test_faults_of_workers_end_the_run(fault: str, error: type[Exception], message: str) -> None:
+    seen: list[Event] = []
+    with pytest.raises(error, match=message):
+        seen.extend(share([Group((piece,), {}) for piece in range(5)], 2, partial(toy, fault)))
+
+
+def test_jobs_fit_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "usable_cores", lambda: 8)
+    monkeypatch.setattr(workers, "memory_gib", lambda: 16.0)
+    assert workers.default_jobs("cpu") == 5
+    assert workers.default_jobs("cuda") == 1
+    monkeypatch.setattr(workers, "memory_gib", lambda: 0.0)
+    assert workers.default_jobs("cpu") == 1
