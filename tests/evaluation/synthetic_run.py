@@ -110,9 +110,7 @@ def _records(
             evaded = dice.random() < hard * (1.5 if smoothed else 0.5)
             published = transform in PAPER_TRANSFORMS
             decision = "no_match" if evaded else "match"
-            yield line(
-                transform.name, {"decision": decision, "evaded": evaded, "ssim": dice.random(), "paper": published}
-            )
+            yield line(transform.name, {"decision": decision, "evaded": evaded, "paper": published})
     elif part == "collisions":
         for other in range(12):
             collided = dice.random() < 0.004

@@ -17,7 +17,6 @@ from dualshield.smoothing.engines import check_device
 VARIANTS: tuple[Against, ...] = ("original", "smoothing", "ours")
 SMOOTHED: tuple[Against, ...] = ("smoothing", "ours")
 HARDENED: tuple[Against, ...] = ("ours", "hardening")
-UNHARDENED: tuple[Against, ...] = ("original", "smoothing")
 MAX_SEED = 2**63 - 1
 
 

@@ -11,7 +11,7 @@ certified  ``identity``, or a benign            decision, radius, p_lower, sigma
 whitebox   the budget, such as ``40``           an ``AttackResult`` (``pgd``), and lpips
 adaptive   the budget, from 1 to 180            the same (``eot-pgd``); ``inferred: true`` where a search inferred it
 blackbox   the budget                           the same (``nes``)
-transforms the transformation                   decision, evaded, ssim, paper (whether the paper has it)
+transforms the transformation                   decision, evaded, paper (whether the paper has it)
 collisions the other image, ``dataset/name``    decision, collided
 quality    empty                                ssim, lpips, psnr, l2, linf, seconds: hardened against original
 fid        ``hardened``, or a budget            fid, images; image is empty, dataset ``all`` for the pooled set

@@ -11,8 +11,6 @@ from dualshield.attacks.victim import Against
 from dualshield.errors import NothingToAttackError
 from dualshield.evaluation.datasets import Picture
 from dualshield.evaluation.laboratory import Laboratory, Subject
-from dualshield.evaluation.plan import HARDENED, UNHARDENED
-from dualshield.images.quality import ssim
 from dualshield.smoothing.statistics import Decision
 from dualshield.transforms import PAPER_TRANSFORMS, parse
 
@@ -44,15 +42,6 @@ def work(subject: Subject, missing: tuple[str, ...]) -> Iterator[tuple[str, dict
             {
                 "decision": decision.value,
                 "evaded": decision != Decision.MATCH,
-                "ssim": _known_similarity(subject, detail) or ssim(pixels.cpu(), image.cpu()),
                 "paper": transform in PAPER_TRANSFORMS,
             },
         )
-
-
-def _known_similarity(subject: Subject, detail: str) -> float | None:
-    """What is known from a variant that publishes the same image; SSIM is the better part of the work here."""
-    same = HARDENED if subject.variant in HARDENED else UNHARDENED
-    keys = [subject.key(PART, detail)._replace(variant=variant) for variant in same]
-    records = [subject.lab.folder.known.get(key, {}) for key in keys]
-    return next((record["ssim"] for record in records if record.get("ssim")), None)
