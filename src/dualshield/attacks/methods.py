@@ -17,13 +17,13 @@ from dualshield.hardening.harden import Hardener, Preset
 from dualshield.hashes import PerceptualHash, get_hash
 from dualshield.hashes.registry import split_names
 from dualshield.images.canonical import CanonicalImage
-from dualshield.smoothing.config import PAPER, MatcherConfig
+from dualshield.smoothing.config import PAPER, PAPER_LIMIT, MatcherConfig
 from dualshield.smoothing.ensemble import EnsembleMatcher, check_members
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.profile import default_config
 
-ProtocolName = Literal["default", "paper"]
+ProtocolName = Literal["default", "paper", "paper-limit"]
 
 # Decisions need no radius: a few votes where they agree, up to this many near the boundary, then abstention.
 DECISION_DRAWS = 1000
@@ -59,12 +59,19 @@ def get_attack(name: str) -> Attack:
     return METHODS[name]
 
 
+def matcher_config(spec: str, protocol: ProtocolName) -> MatcherConfig:
+    """The smoothed matcher of one hash."""
+    if protocol == "default":
+        return default_config(spec)
+    return PAPER_LIMIT if protocol == "paper-limit" and get_hash(spec).is_linear else PAPER
+
+
 class Defence:
     """A hash as deployed: ``original`` (plain), ``smoothing``, ``hardening`` (plain but hardened), ``ours`` (both).
 
     Or several, as ``a+b``: each member has its own matcher, at alpha divided by their number, and hardening serves all.
     Decisions take as few draws as they need. The protocol ``paper`` has the paper's matcher and hardening instead of
-    the hash's profile and our default preset.
+    the hash's profile and our default preset; ``paper-limit`` too, with the noise of linear hashes by its limit.
     """
 
     def __init__(
@@ -86,16 +93,16 @@ class Defence:
         self.hashes = [get_hash(name).to(device) for name in names]
         if len(names) > 1:
             check_members([hash_.name for hash_ in self.hashes])
-        if protocol == "paper" and PAPER.threshold is not None:
+        if protocol != "default" and PAPER.threshold is not None:
             self.hashes = [hash_.with_threshold(PAPER.threshold) for hash_ in self.hashes]
         self._matchers: tuple[SmoothedMatcher, ...] = ()
         self._hardener: Hardener | None = None
         if against in ("smoothing", "ours"):
-            configs = [PAPER if protocol == "paper" else default_config(name) for name in names]
+            configs = [matcher_config(name, protocol) for name in names]
             configs = [replace(config, target_radius=0.0, n=DECISION_DRAWS) for config in configs]
             self._matchers = _matchers(list(zip(self.hashes, configs, strict=True)), device, source)
         if against in ("hardening", "ours"):
-            preset: Preset = "paper" if protocol == "paper" else "perceptual"
+            preset: Preset = "perceptual" if protocol == "default" else protocol
             self._hardener = Hardener([hash_name], preset=preset, strength=strength, device=device, source=source)
 
     def draw_from(self, source: GaussianSource) -> None:

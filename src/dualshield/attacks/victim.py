@@ -15,6 +15,7 @@ from dualshield.hashes.contract import PerceptualHash
 from dualshield.hashes.margins import signs
 from dualshield.images.canonical import CanonicalImage
 from dualshield.images.frontend import Expansion
+from dualshield.smoothing.clipped import clipped_margins
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.reference import Reference
@@ -142,9 +143,9 @@ class Victim(Target):
         """Margins ``(count, bits)`` under the deployed kind of noise, differentiable; without noise, one row."""
         if self.matcher is None:
             return self.hash.margins(pixels[None])
-        if self.matcher.config.noise == "clipped":
-            noise = source.normal((count, *pixels.shape)).to(pixels.device)
-            return self.hash.margins((pixels + self.sigma * noise).clamp(0, 1))
+        kind = self.matcher.config.noise
+        if kind != "linear":
+            return clipped_margins(self.hash, pixels, self.sigma, count, source, limit=kind == "clipped-limit")
         core = self.hash.front_end.core(pixels)
         noise = source.normal((count, *core.shape)).to(core.device)
         margins: torch.Tensor = self.hash.network(self._expansion(core + self.sigma * noise))

@@ -110,7 +110,12 @@ def _warnings(config: Mapping[str, Any], found: Results, coverage: tuple[Coverag
     strangers = [name for name in found.hashes if name not in paper.HASHES]
     if strangers:
         yield f"The paper has no figures for {', '.join(strangers)}."
-    if config.get("protocol") not in (None, "paper"):
+    if config.get("protocol") == "paper-limit":
+        yield (
+            "The paper's clipped noise is drawn from its normal law where the hash is linear (PDQ): exact up to the "
+            "central limit theorem. The radii repeat the paper's experiment; they are no guarantees."
+        )
+    if config.get("protocol") not in (None, "paper", "paper-limit"):
         yield (
             f"This run has the protocol {config['protocol']!s}, not the paper's: threshold, noise and hardening are "
             "those of the deployed matcher."

@@ -1,19 +1,20 @@
-"""The two protocols as data: what is measured on how many images, with which matcher.
+"""The protocols as data: what is measured on how many images, with which matcher.
 
 ``default`` measures a hash as it is deployed, by its profile; ``paper`` has every parameter of the paper (Detailed
-Experimental Protocol). In both, the positive pairs are the published image with itself (``identity``) and with one of
-its mildest transformations (``benign``).
+Experimental Protocol); ``paper-limit`` too, but for linear hashes it takes the paper's noise from its normal law
+(`smoothing.clipped`), which makes hundreds of images possible. In all of them the positive pairs are the published
+image with itself (``identity``) and with one of its mildest transformations (``benign``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import get_args
 
 from dualshield.attacks.budgets import BUDGETS, COST_BUDGETS
-from dualshield.attacks.methods import ProtocolName
+from dualshield.attacks.methods import ProtocolName, matcher_config
 from dualshield.hashes import PerceptualHash, get_hash
 from dualshield.smoothing.config import PAPER, MatcherConfig
-from dualshield.smoothing.profile import default_config
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,12 @@ class Protocol:
 
     def matcher(self, spec: str) -> MatcherConfig:
         """The smoothed matcher of one hash, as `Defence` deploys it."""
-        return PAPER if self.name == "paper" else default_config(spec)
+        return matcher_config(spec, self.name)
 
     def hash(self, spec: str) -> PerceptualHash:
         """One plain hash, with the threshold it has here."""
         found = get_hash(spec)
-        return found if self.name != "paper" or PAPER.threshold is None else found.with_threshold(PAPER.threshold)
+        return found if self.name == "default" or PAPER.threshold is None else found.with_threshold(PAPER.threshold)
 
 
-PROTOCOLS: dict[ProtocolName, Protocol] = {"default": Protocol("default"), "paper": Protocol("paper")}
+PROTOCOLS: dict[ProtocolName, Protocol] = {name: Protocol(name) for name in get_args(ProtocolName)}

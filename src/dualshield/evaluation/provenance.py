@@ -61,7 +61,7 @@ def hash_facts(spec: str, protocol: Protocol) -> dict[str, Any]:
     facts = {}
     for name in split_names(spec):
         hash_ = protocol.hash(name)
-        profile = None if protocol.name == "paper" else find_profile(name)
+        profile = find_profile(name) if protocol.name == "default" else None
         facts[hash_.name] = {
             "version": hash_.version,
             "bits": hash_.bits,

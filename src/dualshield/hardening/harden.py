@@ -28,7 +28,7 @@ from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.profile import default_config, find_profile
 
-Preset = Literal["perceptual", "paper"]
+Preset = Literal["perceptual", "paper", "paper-limit"]
 Progress = Callable[[str, int, int], None]
 
 MAX_HASHES = 8
@@ -135,7 +135,7 @@ class Hardener:
     @property
     def strategy(self) -> Literal["paper", "linear", "gradient"]:
         """How the perturbation is found."""
-        if self.preset == "paper":
+        if self.preset != "perceptual":
             return "paper"
         hashes = list(self.hashes.values())
         return "linear" if len(hashes) == 1 and hashes[0].is_linear else "gradient"
@@ -206,6 +206,7 @@ class Hardener:
                 self.negatives,
                 strength=self.budget.strength,
                 steps=steps or self.steps or paper.STEPS,
+                limit=self.preset == "paper-limit",
                 source=source,
                 progress=report,
             )

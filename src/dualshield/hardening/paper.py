@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 
 from dualshield.hardening.objective import soft_bits, soft_distance, too_far, too_near
 from dualshield.hashes.contract import PerceptualHash
+from dualshield.smoothing.clipped import clipped_margins
 from dualshield.smoothing.noise import GaussianSource
 
 STEPS = 200
@@ -37,49 +39,53 @@ def perturb(
     *,
     strength: float = 1.0,
     steps: int = STEPS,
+    limit: bool = False,
     source: GaussianSource,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[torch.Tensor, int]:
-    """The perturbation of canonical pixels, and the steps it took; ``strength`` scales the l_inf ball."""
+    """The perturbation of canonical pixels, and the steps it took; ``strength`` scales the l_inf ball.
+
+    ``limit`` takes the noise of linear hashes from its normal law (`smoothing.clipped`), for experiments.
+    """
     rng = random.Random(int(source.integers(1, 2**62)))
-    limit = LINF * strength
+    ball = LINF * strength
     delta = torch.zeros_like(pixels)
     for step in range(steps):
         gradient = torch.zeros_like(pixels)
         for hash_ in hashes:
             chosen = rng.sample(list(negatives), min(SELECTED_NEGATIVES, len(negatives)))
-            gradient += _gradient(hash_, pixels, delta, chosen, limit, source)
+            gradient += _gradient(_NoisyBits(hash_, limit and hash_.is_linear, source), pixels, delta, chosen, ball)
         gradient += DISTORTION_WEIGHT * 2 * delta / delta.numel()
-        delta = (delta - STEP_SIZE * gradient.sign()).clamp(-limit, limit)
+        delta = (delta - STEP_SIZE * gradient.sign()).clamp(-ball, ball)
         delta = (pixels + delta).clamp(0, 1) - pixels
         progress(step + 1, steps)
     return delta, steps
 
 
 def _gradient(
-    hash_: PerceptualHash,
+    bits: _NoisyBits,
     pixels: torch.Tensor,
     delta: torch.Tensor,
     negatives: Sequence[torch.Tensor],
-    limit: float,
-    source: GaussianSource,
+    ball: float,
 ) -> torch.Tensor:
     """Of the positive and negative hinges, with respect to the reference."""
     reference = (pixels + delta).clamp(0, 1)
-    attack = _inner_attack(hash_, reference, limit, source)
+    attack, max_distance = _inner_attack(bits, reference, ball), bits.hash.max_distance
     total = torch.zeros_like(pixels)
-    for _ in range(POSITIVE_DRAWS // CHUNK):
+    chunk = POSITIVE_DRAWS if bits.limit else CHUNK
+    for _ in range(POSITIVE_DRAWS // chunk):
         variable = reference.clone().requires_grad_()
         query = (variable + attack).clamp(0, 1)
-        distance = soft_distance(_noisy_bits(hash_, variable, CHUNK, source), _noisy_bits(hash_, query, CHUNK, source))
-        loss = too_far(distance, hash_.max_distance).sum() / POSITIVE_DRAWS
+        distance = soft_distance(bits(variable, chunk), bits(query, chunk))
+        loss = too_far(distance, max_distance).sum() / POSITIVE_DRAWS
         total += _gradient_of(loss, variable)
     for negative in negatives:
         variable = reference.clone().requires_grad_()
         with torch.no_grad():
-            theirs = _noisy_bits(hash_, negative, NEGATIVE_DRAWS, source)
-        distance = soft_distance(_noisy_bits(hash_, variable, NEGATIVE_DRAWS, source), theirs)
-        loss = NEGATIVE_WEIGHT * too_near(distance, hash_.max_distance).mean() / len(negatives)
+            theirs = bits(negative, NEGATIVE_DRAWS)
+        distance = soft_distance(bits(variable, NEGATIVE_DRAWS), theirs)
+        loss = NEGATIVE_WEIGHT * too_near(distance, max_distance).mean() / len(negatives)
         total += _gradient_of(loss, variable)
     return total
 
@@ -89,21 +95,27 @@ def _gradient_of(loss: torch.Tensor, variable: torch.Tensor) -> torch.Tensor:
     return torch.autograd.grad(loss, variable)[0] if loss > 0 else torch.zeros_like(variable)
 
 
-def _inner_attack(hash_: PerceptualHash, reference: torch.Tensor, limit: float, source: GaussianSource) -> torch.Tensor:
+def _inner_attack(bits: _NoisyBits, reference: torch.Tensor, ball: float) -> torch.Tensor:
     """A query perturbation that moves the soft distance up."""
     with torch.no_grad():
-        target = _noisy_bits(hash_, reference, 1, source)
+        target = bits(reference, 1)
     attack = torch.zeros_like(reference)
     for _ in range(INNER_STEPS):
         attack.requires_grad_()
         query = (reference + attack).clamp(0, 1)
-        distance = soft_distance(_noisy_bits(hash_, query, 1, source), target).sum()
+        distance = soft_distance(bits(query, 1), target).sum()
         gradient = torch.autograd.grad(distance, attack)[0]
-        attack = (attack.detach() + STEP_SIZE * gradient.sign()).clamp(-limit, limit)
+        attack = (attack.detach() + STEP_SIZE * gradient.sign()).clamp(-ball, ball)
     return attack
 
 
-def _noisy_bits(hash_: PerceptualHash, pixels: torch.Tensor, count: int, source: GaussianSource) -> torch.Tensor:
-    """Soft bits of the image under the paper's noise: on its pixels, then clipped."""
-    noise = SIGMA * source.normal((count, *pixels.shape)).to(pixels.device)
-    return soft_bits(hash_.margins((pixels + noise).clamp(0, 1)))
+@dataclass(frozen=True)
+class _NoisyBits:
+    """Soft bits of images under the paper's noise: on their pixels, then clipped."""
+
+    hash: PerceptualHash
+    limit: bool
+    source: GaussianSource
+
+    def __call__(self, pixels: torch.Tensor, count: int) -> torch.Tensor:
+        return soft_bits(clipped_margins(self.hash, pixels, SIGMA, count, self.source, limit=self.limit))

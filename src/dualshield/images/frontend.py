@@ -121,13 +121,19 @@ class FrontEnd:
 
     @cached_property
     def _core_tensors(self) -> tuple[torch.Tensor, ...]:
-        return _float32(*(core for _, core in self._split))
+        return _float32(*self.core_factors)
 
     @property
     def core_shape(self) -> tuple[int, int, int]:
         """How many independent numbers of the image the hash sees at all."""
-        (_, rows), (_, cols), (_, colour) = self._split
+        rows, cols, colour = self.core_factors
         return colour.shape[0], rows.shape[0], cols.shape[0]
+
+    @property
+    def core_factors(self) -> tuple[Matrix, Matrix, Matrix]:
+        """Rows, columns and colours of the core, each with orthonormal rows."""
+        (_, rows), (_, cols), (_, colour) = self._split
+        return rows, cols, colour
 
     def core(self, pixels: torch.Tensor) -> torch.Tensor:
         """The orthonormal projection of canonical pixels onto what the hash sees."""

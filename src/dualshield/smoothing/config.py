@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from dualshield.errors import InputError
@@ -61,3 +61,6 @@ class MatcherConfig:
 
 PAPER = MatcherConfig(sigma=0.1, reference_mode="paired", noise="clipped", threshold=0.2, n0=100, n=5000, alpha=1e-3)
 """The paper's parameters (Detailed Experimental Protocol, hardening and smoothing)."""
+
+PAPER_LIMIT = replace(PAPER, noise="clipped-limit")
+"""The same with the noise of linear hashes from its normal law: for experiments on many images, never a certificate."""

@@ -19,6 +19,7 @@ from dualshield.errors import InputError
 from dualshield.hashes.codes import bit_error_rate
 from dualshield.hashes.contract import PerceptualHash
 from dualshield.images.canonical import RADIUS_SPACE, CanonicalImage
+from dualshield.smoothing.clipped import gaussian_limit
 from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.engines import make_engine
 from dualshield.smoothing.enrolment import choose_sigma, consensus_draws
@@ -88,6 +89,8 @@ class SmoothedMatcher:
         self.plain_hash = hash_
         self.hash = hash_.with_lowpass(config.lowpass)
         self.config = config
+        if config.noise == "clipped-limit":
+            gaussian_limit(self.hash)  # refuses what is not linear
         self.source = source or GaussianSource.secret()
         self.engine = make_engine(self.hash, engine, device, batch_size)
         self.sampler = Sampler(self.hash, self.engine, config.noise, device)

@@ -8,10 +8,11 @@ from typing import Literal
 import torch
 
 from dualshield.hashes.contract import PerceptualHash
+from dualshield.smoothing.clipped import gaussian_limit
 from dualshield.smoothing.engines import Engine
 from dualshield.smoothing.noise import GaussianSource
 
-NoiseKind = Literal["linear", "clipped"]
+NoiseKind = Literal["linear", "clipped", "clipped-limit"]
 
 # A clipped draw holds all 786,432 canonical pixels: small batches keep the peak memory flat.
 CLIPPED_BATCH = 4
@@ -21,6 +22,7 @@ class Sampler:
     """Draws noisy codes of canonical images.
 
     ``clipped`` is the paper's noise: on the 512 x 512 pixels, clipped to [0, 1], then the front end.
+    ``clipped-limit`` is its normal law for a linear hash, for experiments only (`clipped`).
     ``linear`` is the same noise unclipped, drawn on the core of the front end, exactly in law (METHOD.md 3).
     """
 
@@ -52,10 +54,13 @@ class Sampler:
         if self.noise == "clipped":
             size = min(size, CLIPPED_BATCH)
         front_end = self.hash.front_end
+        law = gaussian_limit(self.hash).law(pixels, sigma) if self.noise == "clipped-limit" else None
         core = front_end.core(pixels)
         for start in range(0, draws, size):
             count = min(size, draws - start)
             if self.noise == "linear":
                 yield source.around(core, sigma, count)
+            elif law is not None:
+                yield law.draw(count, source)
             else:
                 yield front_end.core(source.around(pixels, sigma, count).clamp_(0, 1))

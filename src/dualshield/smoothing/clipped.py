@@ -1,0 +1,142 @@
+"""The paper's noise, Gaussian on all 786,432 canonical pixels and clipped to [0, 1], as a hash sees it.
+
+Clipping happens in front of everything linear, so this noise cannot be drawn on the core of a front end. Drawn pixel by
+pixel, a vote costs ten milliseconds whatever the hash. Where a hash is linear up to its last step (PDQ), each of its
+numbers sums up 786,432 independent bounded terms, whose mean and covariance are known: `GaussianLimit` draws from the
+normal law of the same moments. That is the central limit theorem, not an identity. It serves to repeat the paper's
+experiments on many images (docs/results has the error that was measured) and never a certificate of ours.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.special import ndtr
+
+from dualshield.errors import InputError
+from dualshield.hashes.contract import PerceptualHash
+from dualshield.images.frontend import Expansion, FrontEnd
+from dualshield.smoothing.noise import GaussianSource
+
+# Every 8-bit value is a node, so moments of images as saved are exact.
+NODES = 255 * 64 + 1
+
+
+def clipped_margins(
+    hash_: PerceptualHash, pixels: torch.Tensor, sigma: float, count: int, source: GaussianSource, *, limit: bool
+) -> torch.Tensor:
+    """Margins ``(count, bits)`` of canonical pixels under clipped noise, differentiable in the pixels."""
+    if limit:
+        margins: torch.Tensor = hash_.network(gaussian_limit(hash_).features(pixels, sigma, count, source))
+        return margins
+    noise = source.normal((count, *pixels.shape)).to(pixels.device)
+    return hash_.margins((pixels + sigma * noise).clamp(0, 1))
+
+
+def gaussian_limit(hash_: PerceptualHash) -> GaussianLimit:
+    """Of the hash's front end, made once."""
+    if not hash_.is_linear:
+        raise InputError(f"hash {hash_.name} is not linear: clipped noise has to be drawn pixel by pixel")
+    return _limit(hash_.front_end)
+
+
+@dataclass(frozen=True)
+class NormalLaw:
+    """Of a core: its mean, and the Cholesky factor of its covariance."""
+
+    mean: torch.Tensor
+    factor: torch.Tensor
+
+    def draw(self, count: int, source: GaussianSource) -> torch.Tensor:
+        """``count`` independent cores; gradients go through the mean, which is all that moves much."""
+        noise = source.normal((count, len(self.factor))) @ self.factor.T
+        return self.mean + noise.view(count, *self.mean.shape).to(self.mean.device)
+
+
+class GaussianLimit:
+    """The core of a grey front end under clipped noise, as a normal law with the true mean and covariance.
+
+    A number of the core is ``sum_cyx w_c R_iy C_jx clip(x_cyx + sigma z)``. With ``m`` and ``v`` the mean and variance
+    of a clipped normal, its mean is ``R M C^T`` for ``M = sum_c w_c m(x_c)``, and the covariance of (i, j) and (k, l)
+    is ``sum_yx (R_iy R_ky) V_yx (C_jx C_lx)`` for ``V = sum_c w_c^2 v(x_c)``.
+    """
+
+    def __init__(self, front_end: FrontEnd) -> None:
+        self._front_end = front_end
+        self._expansion: Expansion = front_end.expansion()
+        rows, cols, colour = front_end.core_factors
+        self._weights = torch.tensor(colour[0], dtype=torch.float32)[:, None, None]
+        self._row_pairs, self._row_of = _pairs(rows)
+        self._col_pairs, self._col_of = _pairs(cols)
+
+    def features(self, pixels: torch.Tensor, sigma: float, count: int, source: GaussianSource) -> torch.Tensor:
+        """``count`` draws of what the hash sees, differentiable."""
+        features: torch.Tensor = self._expansion.to(pixels.device)(self.law(pixels, sigma).draw(count, source))
+        return features
+
+    def law(self, pixels: torch.Tensor, sigma: float) -> NormalLaw:
+        """Around one image."""
+        means: torch.Tensor = _ClippedMean.apply(pixels, sigma)  # type: ignore[no-untyped-call]
+        return NormalLaw(self._front_end.core(means), self._factor(pixels, sigma))
+
+    @torch.no_grad()
+    def _factor(self, pixels: torch.Tensor, sigma: float) -> torch.Tensor:
+        variances = _moments(sigma)[1][_nodes(pixels.cpu())]
+        spread = (self._weights.square() * variances).sum(0)
+        pairs = self._row_pairs @ spread @ self._col_pairs.T
+        # From pairs of rows by pairs of columns to coefficients by coefficients.
+        covariance = pairs[self._row_of[:, None, :, None], self._col_of[None, :, None, :]]
+        size = math.prod(covariance.shape[:2])
+        factor: torch.Tensor = torch.linalg.cholesky(covariance.reshape(size, size))
+        return factor
+
+
+class _ClippedMean(torch.autograd.Function):
+    """The mean of clipped noise around each pixel."""
+
+    @staticmethod
+    def forward(ctx: Any, pixels: torch.Tensor, sigma: float) -> torch.Tensor:
+        ctx.save_for_backward(pixels)
+        ctx.sigma = sigma
+        return _moments(sigma)[0].to(pixels.device)[_nodes(pixels)]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        (pixels,) = ctx.saved_tensors
+        return gradient * _moments(ctx.sigma)[2].to(pixels.device)[_nodes(pixels)], None
+
+
+def _nodes(pixels: torch.Tensor) -> torch.Tensor:
+    return (pixels.detach() * (NODES - 1)).round_().clamp_(0, NODES - 1).int()
+
+
+@lru_cache(maxsize=8)
+@torch.inference_mode(False)
+def _moments(sigma: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Mean, variance and the slope of the mean of ``clip(x + sigma z)``, for x at the nodes."""
+    x = np.linspace(0, 1, NODES)
+    low, high = -x / sigma, (1 - x) / sigma
+    inside, above = ndtr(high) - ndtr(low), ndtr(-high)
+    density_low, density_high = (np.exp(-(t**2) / 2) / math.sqrt(2 * math.pi) for t in (low, high))
+    mean = x * inside + sigma * (density_low - density_high) + above
+    square = (x**2 + sigma**2) * inside + 2 * x * sigma * (density_low - density_high) + above
+    square += sigma**2 * (low * density_low - high * density_high)
+    return tuple(torch.tensor(table, dtype=torch.float32) for table in (mean, square - mean**2, inside))  # type: ignore[return-value]
+
+
+def _pairs(factor: np.ndarray[Any, Any]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Products of any two rows, each once, and where to find those of i and k."""
+    first, second = np.triu_indices(len(factor))
+    where = np.zeros((len(factor), len(factor)), dtype=np.int64)
+    where[first, second] = where[second, first] = np.arange(len(first))
+    return torch.tensor(factor[first] * factor[second], dtype=torch.float32), torch.from_numpy(where)
+
+
+@lru_cache(maxsize=8)
+def _limit(front_end: FrontEnd) -> GaussianLimit:
+    return GaussianLimit(front_end)

@@ -1,0 +1,103 @@
+"""The paper's noise: its moments, and that its normal law is what drawing it pixel by pixel gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from dualshield.attacks.methods import Defence
+from dualshield.attacks.space import saved
+from dualshield.errors import InputError
+from dualshield.hashes import PerceptualHash, get_hash
+from dualshield.images import CanonicalImage
+from dualshield.smoothing.clipped import NODES, _moments, clipped_margins, gaussian_limit
+from dualshield.smoothing.config import PAPER_LIMIT
+from dualshield.smoothing.matcher import SmoothedMatcher
+from dualshield.smoothing.noise import GaussianSource
+from dualshield.smoothing.statistics import Decision
+
+SIGMA = 0.1
+
+
+@pytest.fixture(scope="module")
+def pdq() -> PerceptualHash:
+    return get_hash("pdq")
+
+
+@pytest.mark.parametrize("value", [0.0, 3 / 255, 0.5, 0.93, 1.0])
+def test_moments_of_a_clipped_normal(value: float) -> None:
+    """Against numbers drawn, within five standard errors."""
+    count = 400_000
+    drawn = np.clip(value + SIGMA * np.random.default_rng(7).standard_normal(count), 0, 1)
+    mean, variance, slope = (float(table[round(value * (NODES - 1))]) for table in _moments(SIGMA))
+    assert mean == pytest.approx(drawn.mean(), abs=5 * drawn.std() / count**0.5)
+    assert variance == pytest.approx(drawn.var(), rel=0.02)
+    assert slope == pytest.approx(np.mean((drawn > 0) & (drawn < 1)), abs=5 * 0.5 / count**0.5)
+
+
+def test_the_limit_has_the_law_of_the_noise_itself(pdq: PerceptualHash, photos: list[CanonicalImage]) -> None:
+    """Mean, covariance and normality of all 256 numbers, on an image with much to clip."""
+    pixels = saved((photos[0].pixels * 1.6 - 0.3).clamp(0, 1))
+    source, draws = GaussianSource.from_seed(5), 300
+    cores = torch.cat(
+        [pdq.front_end.core(source.around(pixels, SIGMA, 4).clamp_(0, 1)).flatten(1) for _ in range(draws // 4)]
+    ).double()
+    law = gaussian_limit(pdq).law(pixels, SIGMA)
+    # In units of the law the draws are standard normal, and independent.
+    white = torch.linalg.solve_triangular(law.factor.double(), (cores - law.mean.flatten()).T, upper=False).T
+    scores = white.mean(0) * draws**0.5
+    assert stats.kstest(scores.numpy(), "norm").pvalue > 1e-4
+    assert stats.kstest(white.flatten().numpy(), "norm").pvalue > 1e-4
+    assert float(white.square().mean()) == pytest.approx(1, abs=5 * (2 / white.numel()) ** 0.5)
+    # Without the image's own variances it is another law: the test can fail.
+    wrong = gaussian_limit(pdq).law(torch.full_like(pixels, 0.5), SIGMA)
+    other = torch.linalg.solve_triangular(wrong.factor.double(), (cores - law.mean.flatten()).T, upper=False).T
+    assert float(other.square().mean()) < 0.95
+
+
+def test_gradients_are_those_of_the_noise_itself(pdq: PerceptualHash, photos: list[CanonicalImage]) -> None:
+    """Of a linear loss, averaged over draws: one pixel's share is the chance that it is not clipped."""
+    pixels = saved(photos[0].pixels)
+    weights = torch.randn(256, generator=torch.Generator().manual_seed(3))
+    directions = []
+    for limit, draws in ((True, 1), (False, 24)):
+        moving = pixels.clone().requires_grad_()
+        source = GaussianSource.from_seed(4)
+        if limit:
+            seen = gaussian_limit(pdq).features(moving, SIGMA, draws, source)
+        else:
+            noise = source.normal((draws, *pixels.shape))
+            seen = pdq.front_end((moving + SIGMA * noise).clamp(0, 1))
+        loss = (seen.flatten(1) @ weights).mean()
+        directions.append(torch.autograd.grad(loss, moving)[0])
+    limited, drawn = directions
+    assert torch.cosine_similarity(limited.flatten(), drawn.flatten(), dim=0) > 0.97
+    assert float(limited.norm() / drawn.norm()) == pytest.approx(1, abs=0.05)
+
+
+def test_only_linear_hashes_have_it(photos: list[CanonicalImage]) -> None:
+    efflite = get_hash("efflite")
+    with pytest.raises(InputError, match="not linear"):
+        SmoothedMatcher(efflite, PAPER_LIMIT)
+    with pytest.raises(InputError, match="not linear"):
+        clipped_margins(efflite, photos[0].pixels, SIGMA, 1, GaussianSource.from_seed(1), limit=True)
+
+
+def test_the_papers_matcher_by_the_limit(pdq: PerceptualHash, photos: list[CanonicalImage]) -> None:
+    """The full number of votes of the paper, on a match and on a pair of strangers."""
+    matcher = SmoothedMatcher(pdq, PAPER_LIMIT, source=GaussianSource.from_seed(2))
+    reference = matcher.enroll(photos[0])
+    found = matcher.match(reference, photos[0])
+    assert (found.decision, found.draws, found.noise) == (Decision.MATCH, 5000, "clipped-limit")
+    assert found.radius == pytest.approx(0.2993, abs=1e-4)  # sigma times the quantile of alpha^(1/n)
+    assert matcher.match(reference, photos[1]).decision == Decision.NO_MATCH
+
+
+def test_the_protocol_takes_it_where_it_can() -> None:
+    kinds = {name: Defence(name, "smoothing", protocol="paper-limit")._matchers[0].config.noise for name in HASHES}
+    assert kinds == HASHES
+
+
+HASHES = {"pdq": "clipped-limit", "efflite": "clipped"}
