@@ -77,6 +77,16 @@ def test_gradients_are_those_of_the_noise_itself(pdq: PerceptualHash, photos: li
     assert float(limited.norm() / drawn.norm()) == pytest.approx(1, abs=0.05)
 
 
+def test_kept_laws_are_of_the_image_as_it_is(pdq: PerceptualHash, photos: list[CanonicalImage]) -> None:
+    limit, pixels = gaussian_limit(pdq), saved(photos[0].pixels)
+    first = limit.law(pixels, SIGMA)
+    assert limit.law(pixels, SIGMA) is first
+    assert limit.law(pixels, 2 * SIGMA) is not first
+    pixels[0, 100:200] = 0
+    assert not torch.equal(limit.law(pixels, SIGMA).mean, first.mean)
+    assert torch.equal(limit.law(pixels.clone(), SIGMA).mean, limit.law(pixels, SIGMA).mean)
+
+
 def test_only_linear_hashes_have_it(photos: list[CanonicalImage]) -> None:
     efflite = get_hash("efflite")
     with pytest.raises(InputError, match="not linear"):

@@ -61,13 +61,16 @@ def exhibits(run: Run, found: Results) -> list[Exhibit]:
 
 def _candidates(found: Results, hash_name: str) -> list[tuple[str, str]]:
     """The first image of every dataset, then the second ones, and so on."""
-    by_dataset: dict[str, dict[str, None]] = {dataset: {} for dataset in found.datasets}
+    by_dataset: dict[str, set[str]] = {dataset: set() for dataset in found.datasets}
     for part in ("quality", *ATTACKS):
         for variant in found.variants:
             for record in found.records(part, hash_name, variant):
                 if record.key.dataset in by_dataset:
-                    by_dataset[record.key.dataset].setdefault(record.key.image)
-    ranked = [(rank, dataset, image) for dataset, images in by_dataset.items() for rank, image in enumerate(images)]
+                    by_dataset[record.key.dataset].add(record.key.image)
+    # By name: records of a run with several processes come in any order.
+    ranked = [
+        (rank, dataset, image) for dataset, images in by_dataset.items() for rank, image in enumerate(sorted(images))
+    ]
     return [(dataset, image) for _, dataset, image in sorted(ranked, key=lambda item: item[0])]
 
 

@@ -69,7 +69,7 @@ def _section(section: Section, page: Page, before: str) -> str:
     plots = [plot for plot in page.plots if plot.kind == section.plot]
     drawn = f'<div class="plots">{"".join(map(_plot, plots))}</div>' if plots else ""
     if section.plot == "radar" and not plots:
-        drawn = '<p class="missing">A profile needs at least three of the five dimensions.</p>'
+        drawn = '<p class="missing">A profile needs at least three of the dimensions.</p>'
     tables = [_table(table) for table in section.tables]
     return _framed(section.name, section.title, section.lead, "".join([*parts, *tables[:1], drawn, *tables[1:]]))
 

@@ -32,7 +32,7 @@ from dualshield.evaluation.plot_style import (
 from dualshield.evaluation.rows import ABLATION, averages, heading
 
 FULL_RADIUS = 0.3  # the paper's profiles divide radii by it
-AXES = ("Certified", "White-box", "Black-box", "Transformations", "Collisions")
+AXES = ("Certified", "Adaptive", "White-box", "Black-box", "Transformations", "Collisions")
 PANELS = 4  # families of transformations side by side
 
 
@@ -160,12 +160,13 @@ def _transforms(canvas: Canvas, found: Results, name: str) -> bool:
 
 
 def profile(found: Results, name: str, variant: str) -> list[float | None]:
-    """The five dimensions of one variant in [0, 1], as the paper's; None where the part was not run."""
+    """The dimensions of one variant in [0, 1]; None where the part was not run."""
     radius = mean(found.radii(name, variant))
     certified = None
     if any(found.radii(name, other) for other in found.variants):
         certified = min(1.0, radius.value / FULL_RADIUS) if radius else 0.0
     rates = [
+        found.average_success("adaptive", name, variant),
         found.average_success("whitebox", name, variant),
         found.average_success("blackbox", name, variant),
         found.lowest_evasion(name, variant),
@@ -174,13 +175,13 @@ def profile(found: Results, name: str, variant: str) -> list[float | None]:
     return [certified, *(None if figure is None else 1 - figure.value for figure in rates)]
 
 
-def published_profile(name: str, variant: str) -> list[float] | None:
-    """The same of the paper; None where it has no complete profile."""
+def published_profile(name: str, variant: str) -> list[float | None] | None:
+    """The same of the paper, which has no adaptive attack; None where it has no complete profile."""
     rates = [paper.overall(name, column, variant) for column in paper.SUMMARY[:-1]]
     if any(value is None for value in rates):
         return None
     radius = paper.overall(name, "certified", variant) or 0.0
-    return [min(1.0, radius / FULL_RADIUS), *(1 - (value or 0.0) / 100 for value in rates)]
+    return [min(1.0, radius / FULL_RADIUS), None, *(1 - (value or 0.0) / 100 for value in rates)]
 
 
 def _radar(canvas: Canvas, found: Results, name: str) -> bool:
@@ -198,8 +199,10 @@ def _radar(canvas: Canvas, found: Results, name: str) -> bool:
     for variant in paper.VARIANTS:
         theirs = published_profile(name, variant)
         if theirs is not None:
-            values = [theirs[index] for index in kept]
-            axes.plot(*_closed(angles, values), color=colour(variant), linewidth=1.0, linestyle=(0, (3, 2)))
+            points = [(angle, theirs[index]) for angle, index in zip(angles, kept, strict=True)]
+            known = [(angle, value) for angle, value in points if value is not None]
+            closed = _closed([angle for angle, _ in known], [value for _, value in known])
+            axes.plot(*closed, color=colour(variant), linewidth=1.0, linestyle=(0, (3, 2)))
             published = True
     for variant, own in whole.items():
         closed = _closed(angles, [value or 0.0 for value in own])

@@ -37,7 +37,9 @@ CERTIFIED = (
 )
 WHITEBOX = (
     "Projected gradient descent with full knowledge of hash, threshold and defence, as the paper has it. The deployed "
-    "matcher judges the saved image with fresh noise."
+    "matcher judges the saved image with fresh noise. The attack stops as soon as the plain hash is evaded: a "
+    "reference that holds out longer is changed more before it is judged, and may look the worse for it. The adaptive "
+    "attack has no such stop and is the one to judge a defence by."
 )
 BLACKBOX = (
     "Natural evolution strategies on the score that the matcher returns, without gradients and with a limited number "
@@ -61,9 +63,10 @@ QUALITY = (
     "and PSNR, lower LPIPS and FID mean a smaller visible change."
 )
 PROFILES = (
-    "The paper's five dimensions; farther out is better. One minus the rate for white-box, black-box, transformations "
-    "(lowest intensity) and collisions; the mean certified radius divided by 0.3, cut off at 1. A variant without "
-    "certificates has 0 there. Dashed lines are the paper's own figures."
+    "The paper's five dimensions and the adaptive attack; farther out is better. One minus the rate for attacks "
+    "(averaged over their budgets), transformations (lowest intensity) and collisions; the mean certified radius "
+    "divided by 0.3, cut off at 1. A variant without certificates has 0 there. Dashed lines are the paper's own "
+    "figures; it has none of the adaptive attack."
 )
 
 
