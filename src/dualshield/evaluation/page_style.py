@@ -120,6 +120,13 @@ section{padding:2.1rem 0 .8rem;scroll-margin-top:3.2rem}
 th:first-child{white-space:normal;min-width:7.2rem}
 th,td{padding-inline:.55rem}
 }
+@media (max-width:30rem){
+table{font-size:.8rem}
+th,td{padding-inline:.3rem}
+th:first-child{min-width:5.4rem}
+td .interval{font-size:.64rem}
+td.heat .interval{display:block;margin:0}
+}
 @media print{
 body{font-size:10pt}
 .shell{display:block;max-width:none;padding:0}
