@@ -144,13 +144,14 @@ def tidy(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    """A booktabs table; the paper's figures are grey, so it needs xcolor beside booktabs."""
+    """A booktabs table across both columns of a paper; published figures are grey."""
     grouped = table.groups != [""]
     words = 2 if grouped else 1
     ours, theirs = len(table.columns), len(table.paper_columns)
     lines = [
-        r"\begin{table}[tb]",
-        r"\centering\small",
+        r"% needs \usepackage{booktabs,xcolor}",
+        r"\begin{table*}[tb]",
+        r"\centering\footnotesize\setlength{\tabcolsep}{3pt}",
         rf"\begin{{tabular}}{{{'l' * words}{'r' * (ours + theirs)}}}",
         r"\toprule",
     ]
@@ -178,7 +179,7 @@ def latex(table: Table) -> str:
         r"\end{tabular}",
         rf"\caption{{{escape.latex(caption)}}}",
         rf"\label{{tab:{table.name}}}",
-        r"\end{table}",
+        r"\end{table*}",
     ]
     return "\n".join(lines) + "\n"
 
