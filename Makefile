@@ -8,7 +8,7 @@ demo: $(INSTALLED)
 	$(BIN)/dualshield demo
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: $(INSTALLED)
 	$(BIN)/ruff format --check src tests benchmarks tools examples
