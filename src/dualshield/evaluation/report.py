@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dualshield.errors import InputError
 from dualshield.evaluation import escape, gallery, html, method, plots, sections, tables
-from dualshield.evaluation.method import Method
+from dualshield.evaluation.method import Coverage, Method
 from dualshield.evaluation.metrics import Results
 from dualshield.evaluation.plot_style import Plot
 from dualshield.evaluation.records import RESULTS, Run
@@ -115,4 +115,20 @@ def _markdown(title: str, chapters: list[Section], drawn: list[Plot], made: Meth
         shown = [plot for plot in drawn if plot.kind == section.plot]
         lines += [f"![{escape.markdown(plot.alt)}](figures/{plot.name}.svg)" for plot in shown]
     lines += ["", "## How to read this", "", *(f"- {escape.markdown(line)}" for line in made.reading)]
+    lines += [
+        "",
+        "## Coverage",
+        "",
+        "| part | hash | variant | records | of | did not match before |",
+        "|---|---|---|--:|--:|--:|",
+    ]
+    lines += [_covered(entry) for entry in made.coverage]
+    lines += ["", "## How this run was made", "", "| | |", "|---|---|"]
+    lines += [f"| {escape.markdown(name)} | {escape.markdown(value)} |" for name, value in made.facts]
     return "\n".join(lines) + "\n"
+
+
+def _covered(entry: Coverage) -> str:
+    expected = "" if entry.expected is None else f"{entry.expected:,}"
+    words = " | ".join(map(escape.markdown, (entry.part, entry.hash, entry.variant)))
+    return f"| {words} | {entry.done:,} | {expected} | {entry.unmatched:,} |"
