@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +27,12 @@ PARTS = ("certified", "quality", "collisions")
 
 def test_two_processes_give_what_one_gives(data: Path, tmp_path: Path, small: Protocol) -> None:
     """Workers are new processes, so nothing that tests patch is patched there: hence no attacks."""
-    plan = Plan(("pdq",), ("smoothing", "ours"), PARTS, small, 3)
+    plan = Plan(("pdq",), ("smoothing", "ours"), PARTS, small, 2)
     evaluate(plan, [data], tmp_path / "one")
     whole = results(tmp_path / "one")
     out = tmp_path / "two"
     with pytest.raises(Killed):
-        evaluate(plan, [data], out, jobs=2, progress=killed_at(4))
+        evaluate(plan, [data], out, jobs=2, progress=killed_at(3))
     assert 0 < len((out / RESULTS).read_text().splitlines()) < len(whole)
     evaluate(plan, [data], out, jobs=2, resume=True)
     found = results(out)
@@ -92,6 +94,45 @@ def test_faults_of_workers_end_the_run(fault: str, error: type[Exception], messa
     seen: list[Event] = []
     with pytest.raises(error, match=message):
         seen.extend(share([Group((piece,), {}) for piece in range(5)], 2, partial(toy, fault)))
+
+
+def slow(marker: Path) -> Runner:
+    def run(piece: int, known: Known) -> Iterator[tuple[Key, dict[str, Any]]]:
+        (marker / f"{os.getpid()}").touch()
+        time.sleep(600)
+        yield key_of(piece), {}
+
+    return run
+
+
+def start_slow(marker: Path) -> None:
+    list(share([Group((0,), {})], 2, partial(slow, marker)))
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc which processes run")
+def test_workers_do_not_outlive_a_killed_parent(tmp_path: Path) -> None:
+    parent = get_context("spawn").Process(target=start_slow, args=(tmp_path,))
+    parent.start()
+    worker = int(next(found.name for found in waited_for(lambda: list(tmp_path.iterdir()))))
+    parent.kill()
+    parent.join()
+    assert waited_for(lambda: not is_running(worker))
+
+
+def waited_for(condition: Callable[[], Any], seconds: float = 60) -> Any:
+    end = time.monotonic() + seconds
+    while not (found := condition()) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert found
+    return found
+
+
+def is_running(process: int) -> bool:
+    """Whether it still computes: what is dead but not fetched by its parent does not count."""
+    try:
+        return "Z" not in Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
 
 
 def test_jobs_fit_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import connection, get_context
+from multiprocessing import connection, get_context, parent_process
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -127,6 +128,7 @@ def _received(ready: connection.Connection[Any, Any]) -> Any:
 
 def _worker(link: connection.Connection[Any, Any], runner: Callable[[], Runner], threads: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     try:
         run = runner()
@@ -143,3 +145,11 @@ def _worker(link: connection.Connection[Any, Any], runner: Callable[[], Runner],
         return  # no more work, or nobody to work for
     except DualShieldError as error:
         link.send(error)
+
+
+def _end_with_parent() -> None:
+    """A killed parent tells nobody, and a piece may take minutes."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
