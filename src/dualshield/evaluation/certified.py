@@ -86,7 +86,7 @@ def _record(result: MatchResult) -> dict[str, Any]:
         "matching_votes": votes.get(result.decision),
         "distance": result.distance,
         "seconds": result.seconds,
-        "method": "smoothing",
+        "method": "smoothing-limit" if result.noise == "clipped-limit" else "smoothing",
     }
 
 

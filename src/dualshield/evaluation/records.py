@@ -7,7 +7,8 @@ hold depends on the part:
 part       detail                               result
 ========== ==================================== =====================================================================
 certified  ``identity``, or a benign            decision, radius, p_lower, sigma, n, matching_votes, seconds, method
-           transformation such as ``jpeg-80``   (``smoothing``, or ``crown`` where the hash has a verifier)
+           transformation such as ``jpeg-80``   (``smoothing``, ``crown`` by a verifier, ``smoothing-limit``: an
+                                                estimate, no certificate)
 whitebox   the budget, such as ``40``           an ``AttackResult`` (``pgd``), and lpips
 adaptive   the budget, from 1 to 180            the same (``eot-pgd``); ``inferred: true`` where a search inferred it
 blackbox   the budget                           the same (``nes``)

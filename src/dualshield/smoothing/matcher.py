@@ -3,7 +3,8 @@
 What the certificate says: with probability at least 1 - alpha over the defender's noise, every query within l2
 distance ``radius`` (canonical pixels) of this one gets the same majority decision from the matcher with these
 parameters, whatever the attacker knows or does, as long as the query noise is fresh. It holds for the function the
-named engine computes, in real arithmetic, for this pair (not simultaneously for many).
+named engine computes, in real arithmetic, for this pair (not simultaneously for many). Under ``clipped-limit`` noise,
+which only experiments use, votes follow the central limit theorem: a radius then is an estimate and certifies nothing.
 """
 
 from __future__ import annotations
