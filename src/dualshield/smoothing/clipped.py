@@ -4,7 +4,7 @@ Clipping happens in front of everything linear, so this noise cannot be drawn on
 pixel, a vote costs ten milliseconds whatever the hash. Where a hash is linear up to its last step (PDQ), each of its
 numbers sums up 786,432 independent bounded terms, whose mean and covariance are known: `GaussianLimit` draws from the
 normal law of the same moments. That is the central limit theorem, not an identity. It serves to repeat the paper's
-experiments on many images (docs/results has the error that was measured) and never a certificate of ours.
+experiments on many images (docs/evaluation.md has the error as measured) and never a certificate of ours.
 """
 
 from __future__ import annotations
