@@ -48,6 +48,11 @@ def test_openvino_equals_torch_also_on_short_batches(network: PerceptualHash) ->
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-4)
 
 
+def test_processes_are_not_bound_to_the_same_core(network: PerceptualHash) -> None:
+    """Bound to cores, each process takes the first ones: two on one thread each had half a core."""
+    assert OpenVinoEngine(network, 2)._model.get_property("ENABLE_CPU_PINNING") is False
+
+
 def test_streams_may_interleave(network: PerceptualHash) -> None:
     engine = OpenVinoEngine(network, 2)
     left, right = [cores(network, 2) for _ in range(6)], [cores(network, 2) + 1 for _ in range(6)]

@@ -52,7 +52,13 @@ class OpenVinoEngine:
         threads = torch.get_num_threads()  # one setting for both engines
         streams = min(MAX_STREAMS, threads)
         self._in_flight = streams + 1
-        options = {"INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": streams, "INFERENCE_NUM_THREADS": threads}
+        options = {
+            "INFERENCE_PRECISION_HINT": "f32",
+            "NUM_STREAMS": streams,
+            "INFERENCE_NUM_THREADS": threads,
+            # Pinned, the threads of several processes would all sit on the first cores.
+            "ENABLE_CPU_PINNING": False,
+        }
         self._model = runtime.compile_model(model, "CPU", options)
         self._idle: list[Any] = []
         probe = torch.linspace(-30, 30, math.prod(self._shape[1:])).sin().view(1, *self._shape[1:])
