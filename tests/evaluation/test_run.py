@@ -71,7 +71,6 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
         evaluate(plan, [data], out, resume=True, progress=killed_at(7))
     evaluate(plan, [data], out, resume=True)
     assert results(out) == whole
-    assert not (out / "features").exists()
 
     _check_records(whole)
     _check_images(tmp_path / "whole", data)
@@ -136,6 +135,33 @@ def test_a_finished_run_is_not_done_again(
     monkeypatch.setattr(Defence, "__init__", never)
     assert cheap(data, out, small, resume=True) == first
     assert (out / RESULTS).read_bytes() == before
+
+
+def test_a_run_that_grew_equals_one_of_its_size(data: Path, tmp_path: Path, small: Protocol, extras: None) -> None:
+    """More images, and more of them attacked. Collisions and FID of the smaller run are of no use any more."""
+    plan = Plan(("pdq",), ("ours",), ("whitebox", "collisions", "quality"), small, 3, attack_limit=2)
+    evaluate(plan, [data], tmp_path / "whole")
+    whole = results(tmp_path / "whole")
+
+    out = tmp_path / "grown"
+    evaluate(replace(plan, limit=2, attack_limit=1), [data], out)
+    small_run = results(out)
+    with pytest.raises(Killed):
+        evaluate(plan, [data], out, resume=True, progress=killed_at(4))
+    begun = results(out)
+    assert {
+        key: result for key, result in small_run.items() if key.part in ("whitebox", "quality")
+    }.items() <= begun.items()
+    assert not any(key.part in ("collisions", "fid") for key in begun)
+    evaluate(plan, [data], out, resume=True)
+    assert results(out) == whole
+    sets = [key for key in small_run if key.part in ("collisions", "fid") and key in whole]
+    assert any(small_run[key] != whole[key] for key in sets)
+    with pytest.raises(InputError, match=r"only --limit and --attack-limit may grow"):
+        evaluate(replace(plan, attack_limit=1), [data], out, resume=True)
+    (data / "a_first.png").write_bytes((data / "chelsea.png").read_bytes())  # others change their places
+    with pytest.raises(InputError, match=r"data.photos.a_first.png was null"):
+        evaluate(replace(plan, limit=4), [data], out, resume=True)
 
 
 def test_a_run_of_another_configuration_is_refused(

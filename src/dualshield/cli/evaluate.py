@@ -35,7 +35,7 @@ REPORT_EVERY = 60
 @click.option("--attack-limit", type=int, help="Images of each folder that are attacked.  [default: all]")
 @click.option("--seed", default=2026, show_default=True)
 @click.option("--out", "-o", required=True, type=click.Path(path_type=Path), help="The folder of the run.")
-@click.option("--resume", is_flag=True, help="Go on with the run in that folder, under the same options.")
+@click.option("--resume", is_flag=True, help="Go on with the run in that folder; only the limits may be larger.")
 @click.option("--keep-images", is_flag=True, help="Keep all published and attacked images, not just a gallery.")
 @click.option("--jobs", "-j", type=int, help="Processes that share the images.  [default: one per core]")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")

@@ -1,11 +1,11 @@
 """The folder of a run: its configuration, its growing results, and the images kept beside them.
 
-    config.json                                       what the run is; a resumed one must be the same
+    config.json                                       what the run is; a resumed one is the same, or has more images
     results.jsonl                                     one line per finished piece, see `records`
     images/original/DATASET/IMAGE.png                 for the report's gallery, 8-bit canonical images like all here
     images/published/HASH/VARIANT/DATASET/IMAGE.png   as published; hardened ones until the run is finished
     images/attacked/PART/HASH/VARIANT/DATASET/IMAGE/BUDGET.png
-    features/...                                      for FID, until the run is finished
+    features/...                                      for FID; they stay, because a run may grow
 
 IMAGE is the whole file name, ``photo.jpg.png``: two files may differ in their suffix only.
 """
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from io import BytesIO
@@ -26,13 +25,12 @@ import torch
 
 from dualshield.errors import InputError
 from dualshield.evaluation.datasets import Picture
-from dualshield.evaluation.records import CONFIG, RESULTS, Key, Run
+from dualshield.evaluation.records import CONFIG, RESULTS, SET_PARTS, Key, Run
+from dualshield.evaluation.resume import grows
 from dualshield.files import write_atomically
 from dualshield.images import CanonicalImage, load_image
 
 FORMAT = 1
-# When and where a run is continued does not change what it measures.
-CIRCUMSTANCES = ("date", "machine")
 
 
 class RunFiles:
@@ -118,7 +116,6 @@ class RunFolder(RunFiles):
 
     def clean(self, gallery: Sequence[Picture]) -> None:
         """Remove what only the work itself needed."""
-        shutil.rmtree(self.path / "features", ignore_errors=True)
         shown = {(picture.dataset, f"{picture.name}.png") for picture in gallery}
         for file in (self.path / "images" / "published").glob("*/*/*/*.png"):
             if (file.parent.name, file.name) not in shown:
@@ -133,41 +130,31 @@ def _prepare(path: Path, config: dict[str, Any], resume: bool) -> None:
     if file.exists():
         if not resume:
             raise InputError(f"{path} holds a run already; continue it with --resume, or choose another --out")
-        _compare(path, config)
-        return
-    if path.is_dir() and any(not entry.name.startswith(".") for entry in path.iterdir()):
+        if not grows(path, _read_config(file), config):
+            return
+        if (path / RESULTS).exists():
+            _forget_sets(path)  # first: interrupted here, it is the old run without them
+    elif path.is_dir() and any(not entry.name.startswith(".") for entry in path.iterdir()):
         raise InputError(f"{path} is not empty and not a run folder; choose another --out")
     path.mkdir(parents=True, exist_ok=True)
     write_atomically(file, (json.dumps(config, indent=1) + "\n").encode())
 
 
-def _compare(path: Path, config: dict[str, Any]) -> None:
+def _read_config(file: Path) -> dict[str, Any]:
     try:
-        before = json.loads((path / CONFIG).read_text(encoding="utf-8"))
-        if not isinstance(before, dict):
+        config = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(config, dict):
             raise ValueError("not an object")
     except ValueError as error:
-        raise InputError(f"{path / CONFIG} cannot be read ({error}); start anew in another --out") from error
-    for name in sorted(before.keys() | config.keys()):
-        if name not in CIRCUMSTANCES and before.get(name) != config.get(name):
-            where, then, now = _difference(name, before.get(name), config.get(name))
-            raise InputError(
-                f"{path} is a run of another configuration: {where} was {_shown(then)}, now {_shown(now)}; "
-                "repeat the options it was started with, or choose another --out"
-            )
+        raise InputError(f"{file} cannot be read ({error}); start anew in another --out") from error
+    return config
 
 
-def _difference(name: str, before: Any, now: Any) -> tuple[str, Any, Any]:
-    """The innermost field that differs."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        inner = next(key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key))
-        return _difference(f"{name}.{inner}", before.get(inner), now.get(inner))
-    return name, before, now
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+def _forget_sets(path: Path) -> None:
+    """Leave only the records about single images."""
+    kept = [record for record in Run.open(path).records if record.key.part not in SET_PARTS]
+    lines = [json.dumps({"key": record.key, "result": record.result}) + "\n" for record in kept]
+    write_atomically(path / RESULTS, "".join(lines).encode("ascii"))
 
 
 def _open_results(file: Path) -> TextIO:

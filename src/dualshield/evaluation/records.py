@@ -34,6 +34,8 @@ from dualshield.errors import InputError
 
 Part = Literal["certified", "whitebox", "adaptive", "blackbox", "transforms", "collisions", "quality"]
 PARTS: tuple[Part, ...] = get_args(Part)
+# What depends on all images of a run, not on one.
+SET_PARTS = ("collisions", "fid")
 CONFIG = "config.json"
 RESULTS = "results.jsonl"
 

@@ -1,0 +1,65 @@
+"""Whether a run may be continued under a configuration: that of the same run, or of the same with more images.
+
+Records about one image do not depend on the others. Records about sets of images do, and have to be made anew when a
+run grows.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from dualshield.errors import InputError
+
+# When and where a run is continued does not change what it measures.
+CIRCUMSTANCES = ("date", "machine")
+# What more images of the same folders change.
+GROWING = ("limit", "attack_limit", "data", "unreadable", "duplicates", "warnings")
+
+
+def grows(path: Path, before: dict[str, Any], now: dict[str, Any]) -> bool:
+    """Whether the run in ``path`` gets more images; a run of another configuration is refused."""
+    more = _has_more_images(before, now)
+    free = (*CIRCUMSTANCES, *GROWING) if more else CIRCUMSTANCES
+    for name in sorted(before.keys() | now.keys()):
+        if name not in free and before.get(name) != now.get(name):
+            where, then, today = _difference(name, before.get(name), now.get(name))
+            raise InputError(
+                f"{path} is a run of another configuration: {where} was {_shown(then)}, now {_shown(today)}; "
+                "repeat the options it was started with (only --limit and --attack-limit may grow), "
+                "or choose another --out"
+            )
+    return more and any(before.get(name) != now.get(name) for name in GROWING)
+
+
+def _has_more_images(before: dict[str, Any], now: dict[str, Any]) -> bool:
+    """The same folders, each beginning with the images it had: what an image is asked depends on its place."""
+    try:
+        old, new = before["data"], now["data"]
+        return (
+            before["limit"] <= now["limit"]
+            and _most(before["attack_limit"]) <= _most(now["attack_limit"])
+            and list(old) == list(new)
+            and all(list(new[name].items())[: len(old[name])] == list(old[name].items()) for name in old)
+        )
+    except (KeyError, TypeError, AttributeError):  # not written by us; the comparison will say where
+        return False
+
+
+def _most(limit: float | None) -> float:
+    return math.inf if limit is None else limit
+
+
+def _difference(name: str, before: Any, now: Any) -> tuple[str, Any, Any]:
+    """The innermost field that differs."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        inner = next(key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key))
+        return _difference(f"{name}.{inner}", before.get(inner), now.get(inner))
+    return name, before, now
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 80 else text[:77] + "..."
