@@ -12,7 +12,7 @@ from dualshield.attacks.space import saved
 from dualshield.errors import InputError
 from dualshield.hashes import PerceptualHash, get_hash
 from dualshield.images import CanonicalImage
-from dualshield.smoothing.clipped import NODES, _moments, clipped_margins, gaussian_limit
+from dualshield.smoothing.clipped import KEPT, NODES, _moments, clipped_margins, gaussian_limit
 from dualshield.smoothing.config import PAPER_LIMIT
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.noise import GaussianSource
@@ -85,6 +85,16 @@ def test_kept_laws_are_of_the_image_as_it_is(pdq: PerceptualHash, photos: list[C
     pixels[0, 100:200] = 0
     assert not torch.equal(limit.law(pixels, SIGMA).mean, first.mean)
     assert torch.equal(limit.law(pixels.clone(), SIGMA).mean, limit.law(pixels, SIGMA).mean)
+
+
+def test_the_law_met_again_and_again_is_kept(pdq: PerceptualHash, photos: list[CanonicalImage]) -> None:
+    """One reference meets many queries; it must not go when the oldest does."""
+    limit, reference = gaussian_limit(pdq), saved(photos[0].pixels)
+    first = limit.law(reference, SIGMA)
+    for shift in range(2 * KEPT):
+        limit.law((reference + shift / 255).clamp(0, 1), SIGMA)
+        assert limit.law(reference, SIGMA) is first
+    assert len(limit._kept) == KEPT
 
 
 def test_only_linear_hashes_have_it(photos: list[CanonicalImage]) -> None:

@@ -10,7 +10,6 @@ experiments on many images (docs/evaluation.md has the error as measured) and ne
 from __future__ import annotations
 
 import math
-from collections import deque
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -73,10 +72,10 @@ class GaussianLimit:
         self._front_end = front_end
         self._expansion: Expansion = front_end.expansion()
         rows, cols, colour = front_end.core_factors
-        self._weights = torch.tensor(colour[0], dtype=torch.float32)[:, None, None]
+        self._weights = torch.tensor(colour[0], dtype=torch.float32)
         self._row_pairs, self._row_of = _pairs(rows)
         self._col_pairs, self._col_of = _pairs(cols)
-        self._kept: deque[tuple[torch.Tensor, int, float, NormalLaw]] = deque(maxlen=KEPT)
+        self._kept: list[tuple[torch.Tensor, int, float, NormalLaw]] = []  # the one met last is the last
 
     def features(self, pixels: torch.Tensor, sigma: float, count: int, source: GaussianSource) -> torch.Tensor:
         """``count`` draws of what the hash sees, differentiable."""
@@ -84,24 +83,26 @@ class GaussianLimit:
         return features
 
     def law(self, pixels: torch.Tensor, sigma: float) -> NormalLaw:
-        """Around one image; those of the last few are kept, because one reference meets many queries."""
+        """Around one image; those met last are kept, because one reference meets many queries."""
         version = 0 if pixels.is_inference() else pixels._version
-        for image, unchanged, noise, law in self._kept:
+        for place, (image, unchanged, noise, law) in enumerate(self._kept):
             if image is pixels and (unchanged, noise) == (version, sigma):
+                self._kept.append(self._kept.pop(place))
                 return law
         law = self._law(pixels, sigma)
         if not pixels.requires_grad:
-            self._kept.append((pixels, version, sigma, law))
+            self._kept = [*self._kept[1 - KEPT :], (pixels, version, sigma, law)]
         return law
 
     def _law(self, pixels: torch.Tensor, sigma: float) -> NormalLaw:
-        means: torch.Tensor = _ClippedMean.apply(pixels, sigma)  # type: ignore[no-untyped-call]
-        return NormalLaw(self._front_end.core(means), self._factor(pixels, sigma))
+        nodes = _nodes(pixels)
+        means: torch.Tensor = _ClippedMean.apply(pixels, nodes, sigma)  # type: ignore[no-untyped-call]
+        return NormalLaw(self._front_end.core(means), self._factor(nodes.cpu(), sigma))
 
     @torch.no_grad()
-    def _factor(self, pixels: torch.Tensor, sigma: float) -> torch.Tensor:
-        variances = _moments(sigma)[1][_nodes(pixels.cpu())]
-        spread = (self._weights.square() * variances).sum(0)
+    def _factor(self, nodes: torch.Tensor, sigma: float) -> torch.Tensor:
+        variances = _look_up(_moments(sigma)[1], nodes)
+        spread = (self._weights.square() @ variances.flatten(1)).view(nodes.shape[1:])
         pairs = self._row_pairs @ spread @ self._col_pairs.T
         # From pairs of rows by pairs of columns to coefficients by coefficients.
         covariance = pairs[self._row_of[:, None, :, None], self._col_of[None, :, None, :]]
@@ -114,19 +115,24 @@ class _ClippedMean(torch.autograd.Function):
     """The mean of clipped noise around each pixel."""
 
     @staticmethod
-    def forward(ctx: Any, pixels: torch.Tensor, sigma: float) -> torch.Tensor:
-        ctx.save_for_backward(pixels)
+    def forward(ctx: Any, pixels: torch.Tensor, nodes: torch.Tensor, sigma: float) -> torch.Tensor:
+        ctx.save_for_backward(nodes)
         ctx.sigma = sigma
-        return _moments(sigma)[0].to(pixels.device)[_nodes(pixels)]
+        return _look_up(_moments(sigma)[0], nodes)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        (pixels,) = ctx.saved_tensors
-        return gradient * _moments(ctx.sigma)[2].to(pixels.device)[_nodes(pixels)], None
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        (nodes,) = ctx.saved_tensors
+        return gradient * _look_up(_moments(ctx.sigma)[2], nodes), None, None
 
 
 def _nodes(pixels: torch.Tensor) -> torch.Tensor:
     return (pixels.detach() * (NODES - 1)).round_().clamp_(0, NODES - 1).int()
+
+
+def _look_up(table: torch.Tensor, nodes: torch.Tensor) -> torch.Tensor:
+    """``table[nodes]``, four times as fast."""
+    return table.to(nodes.device).index_select(0, nodes.flatten()).view(nodes.shape)
 
 
 @lru_cache(maxsize=8)
