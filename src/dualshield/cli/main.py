@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 import dualshield
+from dualshield.allocator import keep_freed_memory
 from dualshield.cli.attack import attack
 from dualshield.cli.calibrate import calibrate
 from dualshield.cli.compare import compare
@@ -84,6 +85,7 @@ for command in (
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit; every expected error is one line on stderr."""
+    keep_freed_memory()
     try:
         code = cli.main(args=arguments, prog_name="dualshield", standalone_mode=False)
         sys.stdout.flush()

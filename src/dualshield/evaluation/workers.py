@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from dualshield.allocator import keep_freed_memory
 from dualshield.errors import DualShieldError, InputError
 from dualshield.evaluation.provenance import memory_gib
 from dualshield.evaluation.records import Key
@@ -130,6 +131,7 @@ def _worker(link: connection.Connection[Any, Any], runner: Callable[[], Runner],
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
+    keep_freed_memory()
     try:
         run = runner()
         while True:
