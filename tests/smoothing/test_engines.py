@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -15,18 +16,22 @@ from dualshield.errors import InputError, MissingDependencyError
 from dualshield.hashes.contract import PerceptualHash
 from dualshield.images import FrontEnd
 from dualshield.smoothing import engines, openvino_engine
-from dualshield.smoothing.engines import TorchEngine, make_engine
+from dualshield.smoothing.config import PAPER
+from dualshield.smoothing.engines import Reads, TorchEngine, make_engine
+from dualshield.smoothing.matcher import SmoothedMatcher
+from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.openvino_engine import OpenVinoEngine
+from dualshield.smoothing.sampler import Sampler
 
 
-def small_network(seed: int = 0) -> PerceptualHash:
+def small_network(seed: int = 0, *, side: int = 32) -> PerceptualHash:
     """A convolutional hash with enough weights to count as a network; synthetic, random weights."""
     torch.manual_seed(seed)
     network = torch.nn.Sequential(
         torch.nn.Conv2d(3, 16, 5, 2), torch.nn.ReLU(), torch.nn.Conv2d(16, 32, 5, 2), torch.nn.Flatten(),
-        torch.nn.Linear(32 * 5 * 5, 32),
+        torch.nn.Linear(32 * ((side - 12) // 4) ** 2, 32),
     )  # fmt: skip
-    front_end = FrontEnd.identity().resize(32, 32).normalise(0.5, 0.5)
+    front_end = FrontEnd.identity().resize(side, side).normalise(0.5, 0.5)
     return PerceptualHash("synthetic", "1", 32, front_end, network)
 
 
@@ -46,6 +51,31 @@ def test_openvino_equals_torch_also_on_short_batches(network: PerceptualHash) ->
     assert [len(margins) for margins in fast] == [4, 4, 1]
     for one, two in zip(fast, slow, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["torch", "openvino"])
+def test_features_may_be_read_instead_of_cores(network: PerceptualHash, name: str) -> None:
+    images = torch.rand(3, 3, 512, 512, generator=torch.Generator().manual_seed(5))
+    features = make_engine(network, name, batch_size=2, reads="features")
+    seen = network.front_end(images)
+    found = torch.cat(list(features.run([seen[:2], seen[2:]])))
+    torch.testing.assert_close(found, network.margins(images), rtol=1e-4, atol=1e-4)
+
+
+def test_clipped_noise_is_the_same_by_cores_and_by_features() -> None:
+    """A matcher takes the shorter way; the codes under the same noise do not depend on it."""
+    network = small_network(side=96)
+    pixels = torch.rand(3, 512, 512, generator=torch.Generator().manual_seed(6))
+    assert SmoothedMatcher(network, PAPER).engine.reads == "features"
+    assert SmoothedMatcher(small_network(side=32), PAPER).engine.reads == "core"  # few rows, made of all the others
+    assert SmoothedMatcher(network, replace(PAPER, noise="linear")).engine.reads == "core"
+    long_way, short_way = (
+        Sampler(network, make_engine(network, "torch", reads=reads), "clipped") for reads in get_args(Reads)
+    )
+    codes = [torch.cat(list(way.codes(pixels, 0.1, 12, GaussianSource.from_seed(7)))) for way in (long_way, short_way)]
+    assert torch.equal(*codes)
+    with pytest.raises(ValueError, match="core"):
+        Sampler(network, short_way.engine, "linear")
 
 
 def test_processes_are_not_bound_to_the_same_core(network: PerceptualHash) -> None:

@@ -23,6 +23,7 @@ import torch
 from dualshield.errors import InputError
 from dualshield.images import axes
 from dualshield.images.axes import Filter, Matrix
+from dualshield.images.bands import Band
 
 CANONICAL_SIZE = 512
 LUMA = (0.299, 0.587, 0.114)
@@ -105,11 +106,27 @@ class FrontEnd:
     def _tensors(self) -> tuple[torch.Tensor, ...]:
         return _float32(self.rows, self.cols, self.colour, self.offset)
 
+    @cached_property
+    def _bands(self) -> tuple[Band, Band] | None:
+        """For maps that are mostly zeros, as resizing is."""
+        bands = Band(self.rows), Band(self.cols)
+        return bands if self.colour.shape[0] == 3 and all(band.is_worthwhile for band in bands) else None
+
+    @property
+    def is_banded(self) -> bool:
+        """Whether it is cheaper to apply it as a whole than to take the core."""
+        return self._bands is not None
+
     def __call__(self, pixels: torch.Tensor) -> torch.Tensor:
         """Features ``(..., c, h, w)`` of canonical pixels ``(..., 3, 512, 512)``."""
         self._check(pixels)
         rows, cols, colour, offset = (t.to(pixels.device, pixels.dtype) for t in self._tensors)
-        return _apply(pixels, rows, cols, colour) + offset[:, None, None]
+        if self._bands is not None and pixels.device.type == "cpu":
+            row_band, col_band = self._bands
+            image = _mix(colour, col_band.cols(row_band.rows(pixels)))
+        else:
+            image = _apply(pixels, rows, cols, colour)
+        return image + offset[:, None, None]
 
     # -- the core ----------------------------------------------------------------------------------
 
@@ -185,5 +202,9 @@ def _float32(*arrays: Matrix) -> tuple[torch.Tensor, ...]:
 def _apply(image: torch.Tensor, rows: torch.Tensor, cols: torch.Tensor, colour: torch.Tensor) -> torch.Tensor:
     """``sum_k W_ck L_h x_k L_w^T``; fewer channels (grey) are mixed first, which saves work."""
     if colour.shape[0] < colour.shape[1]:
-        return rows @ torch.einsum("ck,...khw->...chw", colour, image) @ cols.T
-    return torch.einsum("ck,...khw->...chw", colour, rows @ image @ cols.T)
+        return rows @ _mix(colour, image) @ cols.T
+    return _mix(colour, rows @ image @ cols.T)
+
+
+def _mix(colour: torch.Tensor, image: torch.Tensor) -> torch.Tensor:
+    return torch.einsum("ck,...khw->...chw", colour, image)

@@ -1,6 +1,7 @@
-"""Engines run a hash forward, fast, from the core of its front end on; gradients always go through torch.
+"""Engines run a hash forward, fast, from the core of its front end on or from its features; gradients
+always go through torch.
 
-An engine turns a stream of core batches into a stream of margins. It asks for the next batch while the last
+An engine turns a stream of batches into a stream of margins. It asks for the next batch while the last
 one is being computed, so noise generation overlaps with inference and memory does not grow with the stream.
 """
 
@@ -18,13 +19,15 @@ from dualshield.hashes.contract import PerceptualHash
 logger = logging.getLogger(__name__)
 
 EngineName = Literal["auto", "openvino", "torch"]
+Reads = Literal["core", "features"]
 
 
 class Engine(Protocol):
-    """Anything that maps batches of cores ``(b, *front_end.core_shape)`` to margins ``(b, bits)``."""
+    """Anything that maps batches ``(b, c, h, w)`` of what it reads, cores or features, to margins ``(b, bits)``."""
 
     name: str
     batch_size: int
+    reads: Reads
 
     def run(self, batches: Iterable[torch.Tensor]) -> Iterator[torch.Tensor]:
         """Margins of each batch, in order."""
@@ -34,11 +37,14 @@ class Engine(Protocol):
 class TorchEngine:
     """The network itself, on any torch device."""
 
-    def __init__(self, hash_: PerceptualHash, device: torch.device | str, batch_size: int) -> None:
+    def __init__(
+        self, hash_: PerceptualHash, device: torch.device | str, batch_size: int, *, reads: Reads = "core"
+    ) -> None:
         self.name = "torch" if torch.device(device).type == "cpu" else f"torch-{torch.device(device).type}"
         self._device = device
-        self._network = torch.nn.Sequential(hash_.front_end.expansion(), hash_.network).to(device)
+        self._network = network_after(reads, hash_).to(device)
         self.batch_size = batch_size
+        self.reads = reads
 
     @torch.inference_mode()
     def _forward(self, cores: torch.Tensor) -> torch.Tensor:
@@ -50,8 +56,18 @@ class TorchEngine:
             yield self._forward(cores)
 
 
+def network_after(reads: Reads, hash_: PerceptualHash) -> torch.nn.Sequential:
+    """What computes the margins from there."""
+    return torch.nn.Sequential(*([hash_.front_end.expansion()] if reads == "core" else []), hash_.network)
+
+
 def make_engine(
-    hash_: PerceptualHash, name: str = "auto", device: str = "cpu", batch_size: int | None = None
+    hash_: PerceptualHash,
+    name: str = "auto",
+    device: str = "cpu",
+    batch_size: int | None = None,
+    *,
+    reads: Reads = "core",
 ) -> Engine:
     """The engine asked for; ``auto`` takes OpenVINO for networks with weights on the CPU, else torch."""
     if name not in get_args(EngineName):
@@ -68,14 +84,14 @@ def make_engine(
         if hash_.is_black_box:
             # Tracing it would freeze the answer of one call into the converted model.
             raise InputError(f"hash {hash_.name} is a black box, which OpenVINO cannot run; use --engine torch")
-        return OpenVinoEngine(hash_, batch_size or hash_.preferred_batch)
+        return OpenVinoEngine(hash_, batch_size or hash_.preferred_batch, reads=reads)
     if name == "torch" or not on_cpu or hash_.is_light or hash_.is_black_box:
-        return TorchEngine(hash_, device, batch_size or hash_.preferred_batch)
+        return TorchEngine(hash_, device, batch_size or hash_.preferred_batch, reads=reads)
     try:
-        return OpenVinoEngine(hash_, batch_size or hash_.preferred_batch)
+        return OpenVinoEngine(hash_, batch_size or hash_.preferred_batch, reads=reads)
     except Exception as error:  # any failure of the fast path has a correct slow answer
         logger.warning("OpenVINO cannot run %s (%s); using torch, several times slower", hash_.name, error)
-        return TorchEngine(hash_, device, batch_size or hash_.preferred_batch)
+        return TorchEngine(hash_, device, batch_size or hash_.preferred_batch, reads=reads)
 
 
 def check_device(device: str) -> None:

@@ -22,7 +22,7 @@ from dualshield.hashes.contract import PerceptualHash
 from dualshield.images.canonical import RADIUS_SPACE, CanonicalImage
 from dualshield.smoothing.clipped import gaussian_limit
 from dualshield.smoothing.config import MatcherConfig
-from dualshield.smoothing.engines import make_engine
+from dualshield.smoothing.engines import Reads, make_engine
 from dualshield.smoothing.enrolment import choose_sigma, consensus_draws
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.reference import Reference, majority
@@ -93,7 +93,9 @@ class SmoothedMatcher:
         if config.noise == "clipped-limit":
             gaussian_limit(self.hash)  # refuses what is not linear
         self.source = source or GaussianSource.secret()
-        self.engine = make_engine(self.hash, engine, device, batch_size)
+        # Clipped noise lies on the pixels, so there a core saves nothing, and mapping to it and back is dear.
+        reads: Reads = "features" if config.noise == "clipped" and self.hash.front_end.is_banded else "core"
+        self.engine = make_engine(self.hash, engine, device, batch_size, reads=reads)
         self.sampler = Sampler(self.hash, self.engine, config.noise, device)
         self._check_target()
 

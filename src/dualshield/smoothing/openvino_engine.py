@@ -20,6 +20,7 @@ from dualshield import cache
 from dualshield.errors import InputError, MissingDependencyError
 from dualshield.hashes.contract import PerceptualHash
 from dualshield.images.frontend import Expansion
+from dualshield.smoothing.engines import Reads, network_after
 
 logger = logging.getLogger(__name__)
 
@@ -33,10 +34,12 @@ class OpenVinoEngine:
 
     name = "openvino"
 
-    def __init__(self, hash_: PerceptualHash, batch_size: int) -> None:
+    def __init__(self, hash_: PerceptualHash, batch_size: int, *, reads: Reads = "core") -> None:
         ov = _openvino()
         self.batch_size = batch_size
-        self._shape = (self.batch_size, *hash_.front_end.core_shape)
+        self.reads = reads
+        front_end = hash_.front_end
+        self._shape = (self.batch_size, *(front_end.core_shape if reads == "core" else front_end.shape))
         runtime = ov.Core()
         file = cache_file(hash_, ov.__version__, batch_size)
         cached = _read_cached(runtime, file)
@@ -46,9 +49,9 @@ class OpenVinoEngine:
             raise InputError(f"hash {hash_.name}: OpenVINO does not reproduce it; use --engine torch")
 
     def _compile(self, runtime: Any, model: Any, hash_: PerceptualHash) -> bool:
-        """Compile expansion and network together; whether the result computes what torch computes."""
-        expansion = hash_.front_end.expansion()
-        _prepend(model, expansion, self._shape)
+        """Compile all that follows what it reads; whether the result computes what torch computes."""
+        if self.reads == "core":
+            _prepend(model, hash_.front_end.expansion(), self._shape)
         threads = torch.get_num_threads()  # one setting for both engines
         streams = min(MAX_STREAMS, threads)
         self._in_flight = streams + 1
@@ -63,7 +66,7 @@ class OpenVinoEngine:
         self._idle: list[Any] = []
         probe = torch.linspace(-30, 30, math.prod(self._shape[1:])).sin().view(1, *self._shape[1:])
         with torch.inference_mode():
-            expected: torch.Tensor = hash_.network.to("cpu")(expansion(probe))
+            expected: torch.Tensor = network_after(self.reads, hash_).to("cpu")(probe)
         found = next(self.run([probe]))
         tolerance = 1e-3 * float(expected.abs().max()) + 1e-6
         return found.shape == expected.shape and float((found - expected).abs().max()) <= tolerance

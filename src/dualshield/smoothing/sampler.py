@@ -27,6 +27,8 @@ class Sampler:
     """
 
     def __init__(self, hash_: PerceptualHash, engine: Engine, noise: NoiseKind, device: str = "cpu") -> None:
+        if noise != "clipped" and engine.reads != "core":
+            raise ValueError(f"{noise} noise is drawn on the core, which this engine does not read")
         self.hash = hash_
         self.engine = engine
         self.noise = noise
@@ -55,12 +57,13 @@ class Sampler:
             size = min(size, CLIPPED_BATCH)
         front_end = self.hash.front_end
         law = gaussian_limit(self.hash).law(pixels, sigma) if self.noise == "clipped-limit" else None
-        core = front_end.core(pixels)
+        core = front_end.core(pixels) if self.noise == "linear" else None
+        see = front_end.core if self.engine.reads == "core" else front_end
         for start in range(0, draws, size):
             count = min(size, draws - start)
-            if self.noise == "linear":
+            if core is not None:
                 yield source.around(core, sigma, count)
             elif law is not None:
                 yield law.draw(count, source)
             else:
-                yield front_end.core(source.around(pixels, sigma, count).clamp_(0, 1))
+                yield see(source.around(pixels, sigma, count).clamp_(0, 1))
