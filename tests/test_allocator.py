@@ -24,6 +24,12 @@ print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
+@pytest.fixture(autouse=True)
+def nobody_set_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("MALLOC_")]:
+        monkeypatch.delenv(name)
+
+
 def faults(how: str) -> tuple[str, int]:
     done = subprocess.run([sys.executable, "-c", FAULTS, how], capture_output=True, text=True, check=True)
     kept, count = done.stdout.split()
@@ -31,8 +37,7 @@ def faults(how: str) -> tuple[str, int]:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc only")
-def test_memory_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
+def test_memory_is_used_again() -> None:
     kept, with_it = faults("keep")
     if kept == "False":
         pytest.skip("another C library than glibc")
@@ -45,7 +50,5 @@ def test_somebody_who_set_it_up_knows_better(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_other_c_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("MALLOC_")]:
-        monkeypatch.delenv(name)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     assert not allocator.keep_freed_memory()

@@ -46,54 +46,39 @@ class Band:
 
     def rows(self, image: torch.Tensor) -> torch.Tensor:
         """``matrix @ image``, differentiable in the image."""
-        found: torch.Tensor = _Rows.apply(image, self)  # type: ignore[no-untyped-call]
-        return found
+        return self._along(-2, image)
 
     def cols(self, image: torch.Tensor) -> torch.Tensor:
         """``image @ matrix.T``, differentiable in the image."""
-        found: torch.Tensor = _Cols.apply(image, self)  # type: ignore[no-untyped-call]
+        return self._along(-1, image)
+
+    def _along(self, axis: int, image: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = _Product.apply(image, self, axis)  # type: ignore[no-untyped-call]
         return found
 
-    def _on_rows(self, image: torch.Tensor, *, transposed: bool) -> torch.Tensor:
-        blocks, size = self._side(transposed)
-        out = image.new_empty(*image.shape[:-2], size, image.shape[-1])
+    def product(self, image: torch.Tensor, axis: int, *, transposed: bool) -> torch.Tensor:
+        """The matrix or its transpose applied along an axis, the last (-1) or the one before (-2)."""
+        blocks, size = (self._transposed, self.shape[1]) if transposed else (self._blocks, self.shape[0])
+        shape = list(image.shape)
+        shape[axis] = size
+        out = image.new_empty(shape)
         for block in blocks:
             weights = block.weights.to(image.device, image.dtype)
-            out[..., block.first : block.last, :] = weights @ image[..., block.left : block.right, :]
+            part = image.narrow(axis, block.left, block.right - block.left)
+            rows = out.narrow(axis, block.first, block.last - block.first)
+            rows.copy_(weights @ part if axis == -2 else part @ weights.T)
         return out
 
-    def _on_cols(self, image: torch.Tensor, *, transposed: bool) -> torch.Tensor:
-        blocks, size = self._side(transposed)
-        out = image.new_empty(*image.shape[:-1], size)
-        for block in blocks:
-            weights = block.weights.to(image.device, image.dtype)
-            out[..., block.first : block.last] = image[..., block.left : block.right] @ weights.T
-        return out
 
-    def _side(self, transposed: bool) -> tuple[list[_Block], int]:
-        return (self._transposed, self.shape[1]) if transposed else (self._blocks, self.shape[0])
-
-
-class _Rows(torch.autograd.Function):
+class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, image: torch.Tensor, band: Band) -> torch.Tensor:
-        ctx.band = band
-        return band._on_rows(image, transposed=False)
+    def forward(ctx: Any, image: torch.Tensor, band: Band, axis: int) -> torch.Tensor:
+        ctx.band, ctx.axis = band, axis
+        return band.product(image, axis, transposed=False)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return ctx.band._on_rows(gradient, transposed=True), None
-
-
-class _Cols(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, image: torch.Tensor, band: Band) -> torch.Tensor:
-        ctx.band = band
-        return band._on_cols(image, transposed=False)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return ctx.band._on_cols(gradient, transposed=True), None
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        return ctx.band.product(gradient, ctx.axis, transposed=True), None, None
 
 
 @torch.inference_mode(False)

@@ -47,13 +47,13 @@ class TorchEngine:
         self.reads = reads
 
     @torch.inference_mode()
-    def _forward(self, cores: torch.Tensor) -> torch.Tensor:
-        margins: torch.Tensor = self._network(cores.to(self._device))
+    def _forward(self, batch: torch.Tensor) -> torch.Tensor:
+        margins: torch.Tensor = self._network(batch.to(self._device))
         return margins
 
     def run(self, batches: Iterable[torch.Tensor]) -> Iterator[torch.Tensor]:
-        for cores in batches:
-            yield self._forward(cores)
+        for batch in batches:
+            yield self._forward(batch)
 
 
 def network_after(reads: Reads, hash_: PerceptualHash) -> torch.nn.Sequential:

@@ -74,13 +74,13 @@ class OpenVinoEngine:
     def run(self, batches: Iterable[torch.Tensor]) -> Iterator[torch.Tensor]:
         waiting: deque[tuple[Any, int]] = deque()
         try:
-            for cores in batches:
+            for batch in batches:
                 if len(waiting) == self._in_flight:
                     yield self._collect(waiting)
                 # Streams may interleave (paired noise), so a request belongs to one batch until collected.
                 request = self._idle.pop() if self._idle else self._model.create_infer_request()
-                request.start_async({0: self._padded(cores)})
-                waiting.append((request, len(cores)))
+                request.start_async({0: self._padded(batch)})
+                waiting.append((request, len(batch)))
             while waiting:
                 yield self._collect(waiting)
         finally:
@@ -88,11 +88,11 @@ class OpenVinoEngine:
             while waiting:
                 self._collect(waiting)
 
-    def _padded(self, cores: torch.Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:
-        missing = self.batch_size - len(cores)
+    def _padded(self, batch: torch.Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:
+        missing = self.batch_size - len(batch)
         if missing:
-            cores = torch.cat([cores, cores.new_zeros(missing, *self._shape[1:])])
-        return np.ascontiguousarray(cores.numpy(), dtype=np.float32)
+            batch = torch.cat([batch, batch.new_zeros(missing, *self._shape[1:])])
+        return np.ascontiguousarray(batch.numpy(), dtype=np.float32)
 
     def _collect(self, waiting: deque[tuple[Any, int]]) -> torch.Tensor:
         request, count = waiting.popleft()

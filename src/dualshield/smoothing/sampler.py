@@ -44,11 +44,11 @@ class Sampler:
         batch: int | None = None,
     ) -> Iterator[torch.Tensor]:
         """Batches of codes ``(b, ...)``, ``draws`` in all; the consumer may stop at any time."""
-        for margins in self.engine.run(self._cores(pixels, sigma, draws, source, batch)):
+        for margins in self.engine.run(self._batches(pixels, sigma, draws, source, batch)):
             yield self.hash.encode(margins).cpu()
 
     @torch.inference_mode()
-    def _cores(
+    def _batches(
         self, pixels: torch.Tensor, sigma: float, draws: int, source: GaussianSource, batch: int | None
     ) -> Iterator[torch.Tensor]:
         pixels = pixels.to(self.device)
