@@ -13,7 +13,7 @@ import pytest
 
 import dualshield
 from command_line import complaint, run
-from dualshield.cli.main import cli, main
+from dualshield.cli.main import COMMANDS, main
 from dualshield.errors import ImageError, InputError, MissingDependencyError, MissingWeightsError
 
 README = Path(__file__).parents[2] / "README.md"
@@ -27,19 +27,27 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     monkeypatch.setattr("dualshield.cli.hashes.list_hashes", fail)
 
 
-@pytest.mark.parametrize("name", sorted(cli.commands))
+@pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_command_is_documented(name: str) -> None:
     if not README.is_file():
         pytest.fail("there is no README.md")
     assert re.search(rf"\bdualshield {name}\b", README.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", sorted(cli.commands))
+@pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_command_has_help_on_stdout(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(name, "-h") == 0
     out, err = capsys.readouterr()
     assert out.startswith(f"Usage: dualshield {name}")
     assert err == ""
+
+
+def test_a_command_does_not_wait_for_the_others_to_load() -> None:
+    script = (
+        "import sys; from dualshield.cli.main import cli; assert cli.get_command(None, 'match').name == 'match';"
+        "sys.exit(any(name in sys.modules for name in ('scipy.stats', 'matplotlib', 'dualshield.cli.report')))"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,7 +61,7 @@ def test_without_arguments_the_help_is_shown_readably(capsys: pytest.CaptureFixt
     assert out == ""
     assert err.startswith("Usage: dualshield ")
     lines = err.splitlines()
-    for name in cli.commands:
+    for name in COMMANDS:
         assert any(line.strip().startswith(f"{name} ") for line in lines)
 
 

@@ -6,28 +6,31 @@ import logging
 import os
 import sys
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 import click
 
 import dualshield
 from dualshield.allocator import keep_freed_memory
-from dualshield.cli.attack import attack
-from dualshield.cli.calibrate import calibrate
-from dualshield.cli.compare import compare
-from dualshield.cli.demo import demo
-from dualshield.cli.evaluate import evaluate
-from dualshield.cli.harden import harden
-from dualshield.cli.hash import hash_images
-from dualshield.cli.hashes import hashes
-from dualshield.cli.match import match
-from dualshield.cli.redteam import redteam
-from dualshield.cli.report import report
-from dualshield.cli.verify import verify
-from dualshield.cli.weights import weights
 from dualshield.errors import DualShieldError, ExitCode
 
 INTERRUPTED = 130
+COMMANDS = (
+    "hashes",
+    "hash",
+    "match",
+    "harden",
+    "attack",
+    "redteam",
+    "evaluate",
+    "report",
+    "compare",
+    "calibrate",
+    "verify",
+    "weights",
+    "demo",
+)
 
 
 class ErrorOutput(logging.Handler):
@@ -38,7 +41,19 @@ class ErrorOutput(logging.Handler):
 
 
 class Commands(click.Group):
-    """A group that leaves interruptions to ``main``; click would add a blank line, or exit with 1."""
+    """Finds each command in the file of its name, when it is called; the statistics of reports take long to load.
+
+    Interruptions are left to ``main``; click would add a blank line, or exit with 1.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        found = vars(import_module(f"dualshield.cli.{cmd_name}")).values()
+        return next(value for value in found if isinstance(value, click.Command) and value.name == cmd_name)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -63,24 +78,6 @@ def cli(verbose: bool) -> None:
     logger = logging.getLogger("dualshield")
     logger.setLevel(logging.INFO if verbose else logging.WARNING)
     logger.handlers[:] = [ErrorOutput()]
-
-
-for command in (
-    hashes,
-    hash_images,
-    match,
-    harden,
-    attack,
-    redteam,
-    evaluate,
-    report,
-    compare,
-    calibrate,
-    verify,
-    weights,
-    demo,
-):
-    cli.add_command(command)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -15,8 +15,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from scipy.special import betaincc, betaln, ndtr, ndtri
-from scipy.stats import beta
+from scipy.special import betaincc, betaincinv, betaln, ndtr, ndtri
 
 
 class Decision(StrEnum):
@@ -42,7 +41,7 @@ def clopper_pearson_lower(successes: int, trials: int, alpha: float) -> float:
     """One-sided exact lower bound: P[bound > p] <= alpha for every p (paper, Eq. supp-clopper-pearson)."""
     if successes == 0:
         return 0.0
-    return float(beta.ppf(alpha, successes, trials - successes + 1))
+    return float(betaincinv(successes, trials - successes + 1, alpha))
 
 
 def certified_radius(p_lower: float, sigma: float) -> float:
