@@ -16,21 +16,22 @@ from dualshield.allocator import keep_freed_memory
 from dualshield.errors import DualShieldError, ExitCode
 
 INTERRUPTED = 130
-COMMANDS = (
-    "hashes",
-    "hash",
-    "match",
-    "harden",
-    "attack",
-    "redteam",
-    "evaluate",
-    "report",
-    "compare",
-    "calibrate",
-    "verify",
-    "weights",
-    "demo",
-)
+# What the menu says; each command is in the file of its name and says the rest.
+COMMANDS = {
+    "hashes": "List the known hashes with their state.",
+    "hash": "Print the plain hash of each image.",
+    "match": "Decide whether two images match, and certify the decision.",
+    "harden": "Make images hard to evade before they are published.",
+    "attack": "Attack one match.",
+    "redteam": "Attack every image of folders, and print success rates.",
+    "evaluate": "Measure a hash and its shields on your images, as the paper does.",
+    "report": "Turn a measured run into tables, plots and a page.",
+    "compare": "Compare two measured runs.",
+    "calibrate": "Find the best noise for a hash on your images.",
+    "verify": "Certify without noise and votes, where the network allows it.",
+    "weights": "Get, import and verify the trained weights of hashes.",
+    "demo": "Show both shields on sample photos.",
+}
 
 
 class ErrorOutput(logging.Handler):
@@ -41,7 +42,7 @@ class ErrorOutput(logging.Handler):
 
 
 class Commands(click.Group):
-    """Finds each command in the file of its name, when it is called; the statistics of reports take long to load.
+    """Loads a command when it is called: torch takes seconds, and so do the statistics of reports.
 
     Interruptions are left to ``main``; click would add a blank line, or exit with 1.
     """
@@ -54,6 +55,10 @@ class Commands(click.Group):
             return None
         found = vars(import_module(f"dualshield.cli.{cmd_name}")).values()
         return next(value for value in found if isinstance(value, click.Command) and value.name == cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
