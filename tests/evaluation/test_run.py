@@ -298,11 +298,12 @@ def test_the_time_left_is_that_of_pieces_of_the_same_kind() -> None:
         return Piece("", (Key(part, "pdq", variant, "d", "i", ""),), lambda missing: iter(()))
 
     slow, quick, new = piece("blackbox", "ours"), piece("certified", "ours"), piece("blackbox", "original")
-    estimate = Estimate({slow.kind: 3, quick.kind: 5, new.kind: 2})
+    unlike = piece("collisions", "ours")
+    estimate = Estimate({slow.kind: 3, quick.kind: 5, new.kind: 2, unlike.kind: 100})
     assert estimate.seconds() is None
     estimate.done(slow, 10.0)
     estimate.done(quick, 1.0)
-    assert estimate.seconds() == pytest.approx(2 * 10 + 4 * 1 + 2 * 10)
+    assert estimate.seconds() == pytest.approx(2 * 10 + 4 * 1 + 2 * 10 + 100 * 1)
 
 
 def test_hashes_that_decide_together_are_certified_together(

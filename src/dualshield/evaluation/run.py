@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from dualshield.attacks.victim import Against
@@ -83,7 +84,10 @@ class Estimate:
         self.spent.setdefault(piece.kind, []).append(seconds)
 
     def seconds(self) -> float | None:
-        """None as long as nothing was done. A kind not met yet is taken to be like its part, or like the others."""
+        """None as long as nothing was done. A kind not met yet is taken to be like its part, or like the quickest.
+
+        For most of a run only collisions and FID have not been met, and they are quick.
+        """
         if not self.spent:
             return None
         return sum(count * self._mean(kind) for kind, count in self.left.items()) / self.jobs
@@ -91,8 +95,9 @@ class Estimate:
     def _mean(self, kind: tuple[str, str, str]) -> float:
         alike = [times for known, times in self.spent.items() if known == kind]
         alike = alike or [times for known, times in self.spent.items() if known[2] == kind[2]]
-        times = [seconds for times in alike or self.spent.values() for seconds in times]
-        return sum(times) / len(times)
+        if not alike:
+            return min(fmean(times) for times in self.spent.values())
+        return fmean(seconds for times in alike for seconds in times)
 
 
 @dataclass(frozen=True)
