@@ -41,7 +41,8 @@ def test_memory_is_used_again() -> None:
     kept, with_it = faults("keep")
     if kept == "False":
         pytest.skip("another C library than glibc")
-    assert with_it < 20_000  # the four have 8192 pages
+    # The four have 8192 pages, and would get them a hundred times over; a busy system takes some of them back.
+    assert with_it < 100_000
 
 
 def test_somebody_who_set_it_up_knows_better(monkeypatch: pytest.MonkeyPatch) -> None:
