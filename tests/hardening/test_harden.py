@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from PIL import Image
 import dualshield as ds
 from dualshield.errors import InputError
 from dualshield.hardening.batch import JOURNAL, Destination, expand, harden_files
-from dualshield.hardening.harden import Hardener, deployed_config, harden
+from dualshield.hardening.harden import Hardener, Radii, deployed_config, harden
 from dualshield.images.quality import compare
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.noise import GaussianSource
@@ -50,6 +51,15 @@ def test_the_file_as_written_has_the_radius_reported(hardener: Hardener, photo: 
     )
     matcher = SmoothedMatcher(ds.get_hash("pdq"), deployed_config("pdq"), source=GaussianSource.from_seed(4))
     assert matcher.match(matcher.enroll(published), published).radius > 1.2 * report.radius_before
+
+
+def test_a_radius_that_cannot_grow_is_told_from_one_that_did_not(photo: Path) -> None:
+    few = Hardener(["pdq"], n=8, source=GaussianSource.from_seed(1))  # so few votes agree easily
+    capped = few.harden(photo).report
+    grown = replace(capped, radii={"pdq": Radii(1.0, 2.0, ceiling=2.1)})
+    assert capped.radii["pdq"].after == few.matchers["pdq"].config.radius_ceiling
+    assert capped.change.endswith(f"-> {capped.radius_after:.3f}, the most these draws can prove")
+    assert grown.change.endswith(f"-> {grown.radius_after:.3f}")
 
 
 def test_the_gain_survives_another_jpeg(hardener: Hardener, photo: Path, tmp_path: Path) -> None:

@@ -61,3 +61,9 @@ def test_sigma_auto_needs_a_grid() -> None:
 def test_the_parameters_of_the_paper() -> None:
     assert MatcherConfig(0.1, "paired", "clipped", None, 0.2, 100, 5000, 1e-3) == PAPER
     assert PAPER.target_radius is None
+
+
+def test_the_largest_radius_is_that_of_the_widest_noise() -> None:
+    assert PAPER.radius_ceiling == pytest.approx(0.2993, abs=5e-5)
+    chosen = MatcherConfig(sigma="auto", sigma_grid=(0.2, 0.1))
+    assert chosen.radius_ceiling == pytest.approx(2 * PAPER.radius_ceiling)

@@ -106,8 +106,8 @@ def _harden(out: Console, name: str, file: Path, draws: int, folder: Path) -> No
     write_atomically(picture, preview_files(str(file), image.data))
     found = image.report
     out.print(
-        f"{file.stem} hardened for {name} (--sigma auto): certified radius {found.radius_before:.3f} -> "
-        f"{found.radius_after:.3f}, SSIM {found.ssim:.3f}, {found.seconds:.1f} s; see {picture}\n",
+        f"{file.stem} hardened for {name} (--sigma auto): certified radius {found.change}; "
+        f"SSIM {found.ssim:.3f}, {found.seconds:.1f} s; see {picture}\n",
         highlight=False,
         soft_wrap=True,
     )

@@ -40,6 +40,12 @@ class Radii:
 
     before: float
     after: float
+    ceiling: float | None = None  # the largest that the matcher can prove of any image
+
+    @property
+    def is_capped(self) -> bool:
+        """Whether only more draws or a larger sigma could show more, not a better image."""
+        return self.ceiling is not None and self.after >= self.ceiling * (1 - 1e-6)
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,14 @@ class HardeningReport:
     steps: int
     seconds: float  # optimising and encoding
     seconds_certifying: float
+
+    @property
+    def change(self) -> str:
+        """Of the radius, in words."""
+        capped = bool(self.radii) and all(radii.is_capped for radii in self.radii.values())
+        return (
+            f"{self.radius_before:.3f} -> {self.radius_after:.3f}{', the most these draws can prove' if capped else ''}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -230,7 +244,7 @@ class Hardener:
             progress(f"certifying {name}", done, 2)
             result = matcher.match(matcher.enroll(image), image)
             found.append(result.radius if result.decision == "match" else 0.0)
-        return Radii(*found)
+        return Radii(*found, ceiling=matcher.config.radius_ceiling)
 
 
 def deployed_config(name: str) -> MatcherConfig:

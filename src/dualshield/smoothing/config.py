@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from dualshield.errors import InputError
 from dualshield.smoothing.reference import ReferenceMode
 from dualshield.smoothing.sampler import NoiseKind
+from dualshield.smoothing.statistics import radius_ceiling
 
 Auto = Literal["auto"]
 MAX_DRAWS = 100_000_000
@@ -57,6 +58,12 @@ class MatcherConfig:
         ):
             if choice not in known:
                 raise InputError(f"unknown {name} {choice!r}: use one of {', '.join(known)}")
+
+    @property
+    def radius_ceiling(self) -> float:
+        """The largest radius it can certify: all votes agree, under the widest noise it may choose."""
+        widest = max(self.sigma_grid) if self.sigma == "auto" else self.sigma
+        return radius_ceiling(widest, self.n, self.alpha)
 
 
 PAPER = MatcherConfig(sigma=0.1, reference_mode="paired", noise="clipped", threshold=0.2, n0=100, n=5000, alpha=1e-3)
