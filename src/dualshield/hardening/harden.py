@@ -244,7 +244,7 @@ class Hardener:
             progress(f"certifying {name}", done, 2)
             result = matcher.match(matcher.enroll(image), image)
             found.append(result.radius if result.decision == "match" else 0.0)
-        return Radii(*found, ceiling=matcher.config.radius_ceiling)
+        return Radii(found[0], found[1], matcher.config.radius_ceiling)
 
 
 def deployed_config(name: str) -> MatcherConfig:
