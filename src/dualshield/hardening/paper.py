@@ -2,8 +2,8 @@
 
 Where the text is silent: bits are soft by a tanh of the margins in units of their root mean square; the inner
 attack takes five sign steps of 1/255 that push the query's soft distance up, from the reference, inside the same
-l_inf ball as the hardening (with steps of 4/255 PDQ images come out far worse than the paper's); two negatives are selected anew in every step; the update is a descent on the objective
-(the hinges are averaged over draws, in bits).
+l_inf ball as the hardening (with steps of 4/255 PDQ images come out far worse than the paper's); two negatives are
+selected anew in every step; the update is a descent on the objective (the hinges are averaged over draws, in bits).
 """
 
 from __future__ import annotations
