@@ -58,8 +58,8 @@ def test_a_radius_that_cannot_grow_is_told_from_one_that_did_not(photo: Path) ->
     capped = few.harden(photo).report
     grown = replace(capped, radii={"pdq": Radii(1.0, 2.0, ceiling=2.1)})
     assert capped.radii["pdq"].after == few.matchers["pdq"].config.radius_ceiling
-    assert capped.change.endswith(f"-> {capped.radius_after:.3f}, the most these draws can prove")
-    assert grown.change.endswith(f"-> {grown.radius_after:.3f}")
+    assert capped.radius_change.endswith(f"-> {capped.radius_after:.3f}, the most these draws can prove")
+    assert grown.radius_change.endswith(f"-> {grown.radius_after:.3f}")
 
 
 def test_the_gain_survives_another_jpeg(hardener: Hardener, photo: Path, tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def _harden(out: Console, name: str, file: Path, draws: int, folder: Path) -> No
     write_atomically(picture, preview_files(str(file), image.data))
     found = image.report
     out.print(
-        f"{file.stem} hardened for {name} (--sigma auto): certified radius {found.change}; "
+        f"{file.stem} hardened for {name} (--sigma auto): certified radius {found.radius_change}; "
         f"SSIM {found.ssim:.3f}, {found.seconds:.1f} s; see {picture}\n",
         highlight=False,
         soft_wrap=True,

@@ -102,7 +102,7 @@ def _show(outcome: Outcome, as_json: bool) -> None:
     already = "  (finished earlier)" if outcome.skipped else ""
     click.echo(
         f"{click.format_filename(report.output or report.file)}{already}\n"
-        f"  certified radius     {report.change}  ({report.hash})\n"
+        f"  certified radius     {report.radius_change}  ({report.hash})\n"
         f"  SSIM {report.ssim:.4f}, PSNR {report.psnr:.1f} dB, l2 {report.l2:.2f}, l_inf {255 * report.linf:.0f}/255\n"
         f"  {report.steps} step{'' if report.steps == 1 else 's'} of preset {report.preset}, {report.seconds:.1f} s, "
         f"and {report.seconds_certifying:.1f} s to certify"

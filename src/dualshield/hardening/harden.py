@@ -69,12 +69,11 @@ class HardeningReport:
     seconds_certifying: float
 
     @property
-    def change(self) -> str:
-        """Of the radius, in words."""
+    def radius_change(self) -> str:
+        """What hardening did to the radius, to be printed."""
         capped = bool(self.radii) and all(radii.is_capped for radii in self.radii.values())
-        return (
-            f"{self.radius_before:.3f} -> {self.radius_after:.3f}{', the most these draws can prove' if capped else ''}"
-        )
+        note = ", the most these draws can prove" if capped else ""
+        return f"{self.radius_before:.3f} -> {self.radius_after:.3f}{note}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -239,12 +238,13 @@ class Hardener:
     def _radii(self, name: str, before: CanonicalImage, after: CanonicalImage, progress: Progress) -> Radii:
         """Each image as reference and query; no radius unless it certifiably matches itself."""
         matcher = self.matchers[name]
-        found = []
-        for done, image in enumerate((before, after)):
+
+        def radius(image: CanonicalImage, done: int) -> float:
             progress(f"certifying {name}", done, 2)
             result = matcher.match(matcher.enroll(image), image)
-            found.append(result.radius if result.decision == "match" else 0.0)
-        return Radii(found[0], found[1], matcher.config.radius_ceiling)
+            return result.radius if result.decision == "match" else 0.0
+
+        return Radii(radius(before, 0), radius(after, 1), matcher.config.radius_ceiling)
 
 
 def deployed_config(name: str) -> MatcherConfig:

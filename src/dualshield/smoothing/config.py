@@ -61,7 +61,7 @@ class MatcherConfig:
 
     @property
     def radius_ceiling(self) -> float:
-        """The largest radius it can certify: all votes agree, under the widest noise it may choose."""
+        """The largest radius that ``n`` draws can certify: all votes agree, under the widest noise it may choose."""
         widest = max(self.sigma_grid) if self.sigma == "auto" else self.sigma
         return radius_ceiling(widest, self.n, self.alpha)
 
