@@ -17,6 +17,7 @@ from dualshield.smoothing.engines import check_device
 VARIANTS: tuple[Against, ...] = ("original", "smoothing", "ours")
 SMOOTHED: tuple[Against, ...] = ("smoothing", "ours")
 HARDENED: tuple[Against, ...] = ("ours", "hardening")
+UNHARDENED: dict[Against, Against] = {"ours": "smoothing", "hardening": "original"}
 MAX_SEED = 2**63 - 1
 
 

@@ -25,4 +25,4 @@ def work(subject: Subject, missing: tuple[str, ...]) -> Iterator[tuple[str, dict
     published, original = subject.published.pixels, subject.picture.load().pixels
     found = asdict(compare(original, published))
     found["lpips"] = subject.lab.extras.distance(original, published)
-    yield "", {**found, "seconds": subject.hardening_seconds}
+    yield "", {**found, "seconds": subject.hardening_seconds, "unchanged": subject.is_unchanged}

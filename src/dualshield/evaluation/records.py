@@ -14,12 +14,13 @@ adaptive   the budget, from 1 to 180            the same (``eot-pgd``); ``inferr
 blackbox   the budget                           the same (``nes``)
 transforms the transformation                   decision, evaded, paper (whether the paper has it)
 collisions the other image, ``dataset/name``    decision, collided
-quality    empty                                ssim, lpips, psnr, l2, linf, seconds: hardened against original
+quality    empty                                ssim, lpips, psnr, l2, linf, seconds: hardened against original;
+                                                unchanged: whether hardening found nothing to do
 fid        ``hardened``, or a budget            fid, images; image is empty, dataset ``all`` for the pooled set
 ========== ==================================== =====================================================================
 
 Pairs that did not match to begin with have ``{"unmatched": true}`` instead. A metric whose extra is not installed is
-null.
+null. Where hardening changed nothing, results are those of the variant without it, which ``same_as`` names.
 """
 
 from __future__ import annotations

@@ -263,7 +263,14 @@ def _piece(
 ) -> Piece:
     def records(missing: tuple[Key, ...]) -> Iterator[tuple[Key, dict[str, Any]]]:
         subject = lab.subject(variant, picture)
-        for detail, result in work(subject, tuple(key.detail for key in missing)):
+        rest = []
+        for key in missing:
+            repeated = subject.repeated(part, key.detail)
+            if repeated is None:
+                rest.append(key.detail)
+            else:
+                yield key, repeated
+        for detail, result in work(subject, tuple(rest)) if rest else ():
             yield subject.key(part, detail), result
 
     keys = tuple(Key(part, lab.label, variant, picture.dataset, picture.name, detail) for detail in details)

@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from dualshield.images.axes import Matrix
 
-# Rows of a block: fewer leave out more zeros, more make better use of the processor.
-BLOCK = 16
+# Rows of a block: fewer leave out more zeros, more make better use of the processor. Along rows a product reads whole
+# lines of the image, along columns short pieces of them, which pays only for larger blocks.
+ROWS, COLS = -2, -1
+BLOCKS = {ROWS: 8, COLS: 32}
 # A matrix whose blocks have more than this share of its entries is better applied as a whole.
 DENSE = 0.5
 
@@ -28,46 +31,53 @@ class _Block:
     last: int
     left: int
     right: int
-    weights: torch.Tensor
+    weights: npt.NDArray[np.float32]  # transposed where they stand behind the image
 
 
 class Band:
-    """A matrix of one axis, and its transpose for gradients."""
+    """A matrix of one axis, and its transpose for gradients; for images on the CPU."""
 
     def __init__(self, matrix: Matrix) -> None:
         self.shape = matrix.shape
-        self._blocks, self._transposed = _blocks(matrix), _blocks(matrix.T)
+        self._blocks = {
+            (axis, transposed): _blocks(matrix.T if transposed else matrix, axis)
+            for axis in BLOCKS
+            for transposed in (False, True)
+        }
 
     @property
     def is_worthwhile(self) -> bool:
         """Whether the blocks leave out enough."""
-        inside = sum(block.weights.numel() for block in self._blocks)
+        inside = sum(block.weights.size for block in self._blocks[COLS, False])
         return bool(inside < DENSE * self.shape[0] * self.shape[1])
 
     def rows(self, image: torch.Tensor) -> torch.Tensor:
         """``matrix @ image``, differentiable in the image."""
-        return self._along(-2, image)
+        return self._along(ROWS, image)
 
     def cols(self, image: torch.Tensor) -> torch.Tensor:
         """``image @ matrix.T``, differentiable in the image."""
-        return self._along(-1, image)
+        return self._along(COLS, image)
 
     def _along(self, axis: int, image: torch.Tensor) -> torch.Tensor:
         found: torch.Tensor = _Product.apply(image, self, axis)  # type: ignore[no-untyped-call]
         return found
 
     def product(self, image: torch.Tensor, axis: int, *, transposed: bool) -> torch.Tensor:
-        """The matrix or its transpose applied along an axis, the last (-1) or the one before (-2)."""
-        blocks, size = (self._transposed, self.shape[1]) if transposed else (self._blocks, self.shape[0])
-        shape = list(image.shape)
-        shape[axis] = size
-        out = image.new_empty(shape)
-        for block in blocks:
-            weights = block.weights.to(image.device, image.dtype)
-            part = image.narrow(axis, block.left, block.right - block.left)
-            rows = out.narrow(axis, block.first, block.last - block.first)
-            rows.copy_(weights @ part if axis == -2 else part @ weights.T)
-        return out
+        """The matrix or its transpose applied along an axis."""
+        # Numpy multiplies parts of images where they lie; torch would copy each of them, and the result.
+        pixels = image.detach().numpy()
+        shape = list(pixels.shape)
+        shape[axis] = self.shape[1] if transposed else self.shape[0]
+        out = np.empty(shape, pixels.dtype)
+        for block in self._blocks[axis, transposed]:
+            weights = block.weights.astype(pixels.dtype, copy=False)
+            inside, outside = slice(block.left, block.right), slice(block.first, block.last)
+            if axis == ROWS:
+                np.matmul(weights, pixels[..., inside, :], out=out[..., outside, :])
+            else:
+                np.matmul(pixels[..., inside], weights, out=out[..., outside])
+        return torch.from_numpy(out)
 
 
 class _Product(torch.autograd.Function):
@@ -81,13 +91,13 @@ class _Product(torch.autograd.Function):
         return ctx.band.product(gradient, ctx.axis, transposed=True), None, None
 
 
-@torch.inference_mode(False)
-def _blocks(matrix: Matrix) -> list[_Block]:
+def _blocks(matrix: Matrix, axis: int) -> list[_Block]:
     blocks = []
-    for first in range(0, len(matrix), BLOCK):
-        rows = matrix[first : first + BLOCK]
+    for first in range(0, len(matrix), BLOCKS[axis]):
+        rows = matrix[first : first + BLOCKS[axis]]
         used = np.flatnonzero(rows.any(axis=0))
         left, right = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 1)
-        weights = torch.tensor(np.ascontiguousarray(rows[:, left:right]), dtype=torch.float32)
+        inside = rows[:, left:right] if axis == ROWS else rows[:, left:right].T
+        weights = np.ascontiguousarray(inside, dtype=np.float32)
         blocks.append(_Block(first, first + len(rows), left, right, weights))
     return blocks

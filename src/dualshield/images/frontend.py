@@ -109,8 +109,17 @@ class FrontEnd:
     @cached_property
     def _bands(self) -> tuple[Band, Band] | None:
         """For maps that are mostly zeros, as resizing is."""
-        bands = Band(self.rows), Band(self.cols)
-        return bands if self.colour.shape[0] == 3 and all(band.is_worthwhile for band in bands) else None
+        if self.colour.shape[0] != 3:
+            return None
+        scale = self._scale
+        bands = Band(self.rows if scale is None else scale * self.rows), Band(self.cols)
+        return bands if all(band.is_worthwhile for band in bands) else None
+
+    @cached_property
+    def _scale(self) -> float | None:
+        """What all colours are multiplied by, if that is all that happens to them."""
+        scale = float(self.colour[0, 0])
+        return scale if np.array_equal(self.colour, scale * np.eye(3)) else None
 
     @property
     def is_banded(self) -> bool:
@@ -123,7 +132,9 @@ class FrontEnd:
         rows, cols, colour, offset = (t.to(pixels.device, pixels.dtype) for t in self._tensors)
         if self._bands is not None and pixels.device.type == "cpu":
             row_band, col_band = self._bands
-            image = _mix(colour, col_band.cols(row_band.rows(pixels)))
+            image = col_band.cols(row_band.rows(pixels))
+            if self._scale is None:
+                image = _mix(colour, image)
         else:
             image = _apply(pixels, rows, cols, colour)
         return image + offset[:, None, None]

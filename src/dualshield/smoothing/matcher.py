@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -123,6 +123,18 @@ class SmoothedMatcher:
             image.name, sigma, plain, majority(bank), bank=bank if config.reference_mode == "bank" else None
         )
 
+    def drawn(self, reference: Reference) -> Reference:
+        """The noisy codes of a paired reference drawn beforehand, for a set of queries that are known already.
+
+        They are hashed once instead of once for every query. Each certificate is as valid as with codes of its own, as
+        long as no query was chosen in the light of what earlier ones met; do not keep it for queries still to come.
+        """
+        if reference.pixels is None:
+            return reference
+        draws = self.config.n0 + self.config.n
+        codes = self.sampler.codes(reference.pixels, reference.sigma, draws, self.source.fork("paired"))
+        return replace(reference, drawn=torch.cat(list(codes)))
+
     def enroll_code(self, code: torch.Tensor, name: str = "code") -> Reference:
         """A bare code from an external hash list: no image is needed."""
         if self.hash.rule == "native":
@@ -197,9 +209,10 @@ class SmoothedMatcher:
     def _fixed(self, reference: Reference, pixels: torch.Tensor, source: GaussianSource) -> Certificate:
         """Algorithm 2: N0 draws select the class, N independent ones certify it."""
         config = self.config
-        selection = self.count(reference, pixels, config.n0, source.fork("select"))
+        selecting, certifying = reference.split(config.n0)
+        selection = self.count(selecting, pixels, config.n0, source.fork("select"))
         matched = 2 * selection > config.n0
-        matches = self.count(reference, pixels, config.n, source.fork("certify"))
+        matches = self.count(certifying, pixels, config.n, source.fork("certify"))
         votes = matches if matched else config.n - matches
         return fixed_certificate(
             matched=matched, votes=votes, draws=config.n, alpha=config.alpha, sigma=reference.sigma

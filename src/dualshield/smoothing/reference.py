@@ -2,7 +2,8 @@
 
 The guarantee holds for any distribution of the reference code that does not depend on the query (METHOD.md 2):
 
-* ``paired``: hash of the reference under fresh noise, for every vote (the paper);
+* ``paired``: hash of the reference under fresh noise, for every vote (the paper). Queries that were chosen before may
+  meet the same noisy codes, one each for every vote: each pair's votes are i.i.d. all the same;
 * ``bank``: a uniformly drawn entry of K noisy codes computed once; the image is never hashed again;
 * ``code``: one fixed code, the consensus of such a bank or a bare code from an external list.
 
@@ -12,7 +13,7 @@ Codes are bits, or the values of a hash's native rule.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -33,6 +34,7 @@ class Reference:
     code: torch.Tensor  # what mode `code` votes with
     bank: torch.Tensor | None = None  # K codes
     pixels: torch.Tensor | None = None  # canonical, only where votes need the image itself
+    drawn: torch.Tensor | None = None  # the noisy codes of coming votes, where several queries shall meet the same
 
     @property
     def mode(self) -> ReferenceMode:
@@ -51,6 +53,14 @@ class Reference:
         batch: int | None = None,
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Each batch of query codes with the reference codes its votes compare with, one per query draw."""
+        if self.drawn is not None:
+            if draws > len(self.drawn):
+                raise ValueError(f"{draws} votes, but only {len(self.drawn)} codes were drawn for them")
+            first = 0
+            for codes in query_codes:
+                yield codes, self.drawn[first : first + len(codes)]
+                first += len(codes)
+            return
         if self.pixels is not None:
             noisy = sampler.codes(self.pixels, self.sigma, draws, source.fork("paired"), batch=batch)
             yield from zip(query_codes, noisy, strict=True)
@@ -61,6 +71,12 @@ class Reference:
                 yield codes, self.code
             else:
                 yield codes, self.bank[entries.integers(len(codes), len(self.bank))]
+
+    def split(self, first: int) -> tuple[Reference, Reference]:
+        """For the votes that choose, ``first`` of them, and those that certify: they share no code drawn before."""
+        if self.drawn is None:
+            return self, self
+        return replace(self, drawn=self.drawn[:first]), replace(self, drawn=self.drawn[first:])
 
 
 def majority(bank: torch.Tensor) -> torch.Tensor:
