@@ -22,6 +22,7 @@ from dualshield.attacks.victim import Target
 from dualshield.errors import InputError
 from dualshield.hashes.contract import PerceptualHash
 from dualshield.images.canonical import CanonicalImage
+from dualshield.smoothing.accelerated import accelerated
 
 STEPS = 300
 STEP_SIZE = 1 / 255
@@ -67,7 +68,10 @@ def attack_many(
     started = time.perf_counter()
     pixels = torch.stack(images).repeat_interleave(restarts, 0)
     bases = [
-        _Base(hash_, torch.stack([victim.members[i].signs for victim in victims]).repeat_interleave(restarts, 0))
+        _Base(
+            accelerated(hash_),
+            torch.stack([victim.members[i].signs for victim in victims]).repeat_interleave(restarts, 0),
+        )
         for i, hash_ in enumerate(hashes)
     ]
     # Every image gets the same random starts, whatever it shares its batch with.

@@ -15,6 +15,7 @@ from dualshield.hashes.contract import PerceptualHash
 from dualshield.hashes.margins import signs
 from dualshield.images.canonical import CanonicalImage
 from dualshield.images.frontend import Expansion
+from dualshield.smoothing.accelerated import accelerated
 from dualshield.smoothing.clipped import clipped_margins
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.noise import GaussianSource
@@ -141,14 +142,15 @@ class Victim(Target):
 
     def noisy_margins(self, pixels: torch.Tensor, count: int, source: GaussianSource) -> torch.Tensor:
         """Margins ``(count, bits)`` under the deployed kind of noise, differentiable; without noise, one row."""
+        hash_ = accelerated(self.hash)
         if self.matcher is None:
-            return self.hash.margins(pixels[None])
+            return hash_.margins(pixels[None])
         kind = self.matcher.config.noise
         if kind != "linear":
-            return clipped_margins(self.hash, pixels, self.sigma, count, source, limit=kind == "clipped-limit")
-        core = self.hash.front_end.core(pixels)
+            return clipped_margins(hash_, pixels, self.sigma, count, source, limit=kind == "clipped-limit")
+        core = hash_.front_end.core(pixels)
         noise = source.normal((count, *core.shape)).to(core.device)
-        margins: torch.Tensor = self.hash.network(self._expansion(core + self.sigma * noise))
+        margins: torch.Tensor = hash_.network(self._expansion(core + self.sigma * noise))
         return margins
 
     def noisy_distance(self, pixels: torch.Tensor, count: int, source: GaussianSource) -> float:

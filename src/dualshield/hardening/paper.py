@@ -17,8 +17,8 @@ import torch
 
 from dualshield.hardening.objective import soft_bits, soft_distance, too_far, too_near
 from dualshield.hashes.contract import PerceptualHash
+from dualshield.smoothing.accelerated import accelerated
 from dualshield.smoothing.clipped import clipped_margins
-from dualshield.smoothing.forward_first import forward_first
 from dualshield.smoothing.noise import GaussianSource
 
 STEPS = 200
@@ -51,13 +51,13 @@ def perturb(
     """
     rng = random.Random(int(source.integers(1, 2**62)))
     ball = LINF * strength
-    objectives = [_Objective.of(hash_, limit and hash_.is_linear, source) for hash_ in hashes]
+    noisy = [_NoisyBits(accelerated(hash_), limit and hash_.is_linear, source) for hash_ in hashes]
     delta = torch.zeros_like(pixels)
     for step in range(steps):
         gradient = torch.zeros_like(pixels)
-        for objective in objectives:
+        for bits in noisy:
             chosen = rng.sample(list(negatives), min(SELECTED_NEGATIVES, len(negatives)))
-            gradient += objective.gradient((pixels + delta).clamp(0, 1), chosen, ball)
+            gradient += _gradient(bits, (pixels + delta).clamp(0, 1), chosen, ball)
         gradient += DISTORTION_WEIGHT * 2 * delta / delta.numel()
         delta = (delta - STEP_SIZE * gradient.sign()).clamp(-ball, ball)
         delta = (pixels + delta).clamp(0, 1) - pixels
@@ -77,51 +77,42 @@ class _NoisyBits:
         return soft_bits(clipped_margins(self.hash, pixels, SIGMA, count, self.source, limit=self.limit))
 
 
-@dataclass(frozen=True)
-class _Objective:
-    """The hinges of one hash, and the attack inside them."""
+def _gradient(
+    bits: _NoisyBits, reference: torch.Tensor, negatives: Sequence[torch.Tensor], ball: float
+) -> torch.Tensor:
+    """Of the positive and negative hinges, with respect to the reference."""
+    attack, max_distance = _inner_attack(bits, reference, ball), bits.hash.max_distance
+    total = torch.zeros_like(reference)
+    chunk = POSITIVE_DRAWS if bits.limit else CHUNK
+    for first in range(0, POSITIVE_DRAWS, chunk):
+        variable = reference.clone().requires_grad_()
+        ours = bits(variable, chunk)
+        hinges = too_far(soft_distance(ours, bits((variable + attack).clamp(0, 1), chunk)), max_distance)
+        if negatives:
+            distance = soft_distance(ours, _unrelated(bits, negatives, first, chunk))
+            hinges = hinges + NEGATIVE_WEIGHT * too_near(distance, max_distance)
+        if hinges.any():  # a hinge that is met has no gradient: the backward pass is saved
+            total += torch.autograd.grad(hinges.sum() / POSITIVE_DRAWS, variable)[0]
+    return total
 
-    attacked: _NoisyBits
-    judged: _NoisyBits  # the same bits, by a way that is faster where hinges are met
 
-    @staticmethod
-    def of(hash_: PerceptualHash, limit: bool, source: GaussianSource) -> _Objective:
-        fast = hash_ if limit else forward_first(hash_, str(hash_.device))
-        return _Objective(_NoisyBits(hash_, limit, source), _NoisyBits(fast, limit, source))
+@torch.no_grad()
+def _unrelated(bits: _NoisyBits, negatives: Sequence[torch.Tensor], first: int, count: int) -> torch.Tensor:
+    """Bits of the negatives that these draws of the reference meet: each negative has an equal share of them."""
+    share = POSITIVE_DRAWS // len(negatives)
+    met = negatives[first // share : -(-(first + count) // share)]
+    return torch.cat([bits(negative, count // len(met)) for negative in met])
 
-    def gradient(self, reference: torch.Tensor, negatives: Sequence[torch.Tensor], ball: float) -> torch.Tensor:
-        """Of the positive and negative hinges, with respect to the reference."""
-        bits, max_distance = self.judged, self.judged.hash.max_distance
-        attack = self._inner_attack(reference, ball)
-        total = torch.zeros_like(reference)
-        chunk = POSITIVE_DRAWS if bits.limit else CHUNK
-        for first in range(0, POSITIVE_DRAWS, chunk):
-            variable = reference.clone().requires_grad_()
-            ours = bits(variable, chunk)
-            hinges = too_far(soft_distance(ours, bits((variable + attack).clamp(0, 1), chunk)), max_distance)
-            if negatives:
-                distance = soft_distance(ours, self._unrelated(negatives, first, chunk))
-                hinges = hinges + NEGATIVE_WEIGHT * too_near(distance, max_distance)
-            if hinges.any():  # a hinge that is met has no gradient: the backward pass is saved
-                total += torch.autograd.grad(hinges.sum() / POSITIVE_DRAWS, variable)[0]
-        return total
 
-    @torch.no_grad()
-    def _unrelated(self, negatives: Sequence[torch.Tensor], first: int, count: int) -> torch.Tensor:
-        """Bits of the negatives that these draws of the reference meet: each negative has an equal share of them."""
-        share = POSITIVE_DRAWS // len(negatives)
-        met = negatives[first // share : -(-(first + count) // share)]
-        return torch.cat([self.judged(negative, count // len(met)) for negative in met])
-
-    def _inner_attack(self, reference: torch.Tensor, ball: float) -> torch.Tensor:
-        """A query perturbation that moves the soft distance up."""
-        with torch.no_grad():
-            target = self.judged(reference, 1)
-        attack = torch.zeros_like(reference)
-        for _ in range(INNER_STEPS):
-            attack.requires_grad_()
-            query = (reference + attack).clamp(0, 1)
-            distance = soft_distance(self.attacked(query, 1), target).sum()
-            gradient = torch.autograd.grad(distance, attack)[0]
-            attack = (attack.detach() + STEP_SIZE * gradient.sign()).clamp(-ball, ball)
-        return attack
+def _inner_attack(bits: _NoisyBits, reference: torch.Tensor, ball: float) -> torch.Tensor:
+    """A query perturbation that moves the soft distance up."""
+    with torch.no_grad():
+        target = bits(reference, 1)
+    attack = torch.zeros_like(reference)
+    for _ in range(INNER_STEPS):
+        attack.requires_grad_()
+        query = (reference + attack).clamp(0, 1)
+        distance = soft_distance(bits(query, 1), target).sum()
+        gradient = torch.autograd.grad(distance, attack)[0]
+        attack = (attack.detach() + STEP_SIZE * gradient.sign()).clamp(-ball, ball)
+    return attack

@@ -35,14 +35,14 @@ class OpenVinoEngine:
     name = "openvino"
 
     def __init__(self, hash_: PerceptualHash, batch_size: int, *, reads: Reads = "core") -> None:
-        ov = _openvino()
+        ov = openvino_runtime()
         self.batch_size = batch_size
         self.reads = reads
         front_end = hash_.front_end
         self._shape = (self.batch_size, *(front_end.core_shape if reads == "core" else front_end.shape))
         runtime = ov.Core()
         file = cache_file(hash_, ov.__version__, batch_size)
-        cached = _read_cached(runtime, file)
+        cached = read_cached(runtime, file)
         if (cached is None or not self._compile(runtime, cached, hash_)) and not self._compile(
             runtime, _convert(ov, hash_, file, batch_size), hash_
         ):
@@ -52,17 +52,9 @@ class OpenVinoEngine:
         """Compile all that follows what it reads; whether the result computes what torch computes."""
         if self.reads == "core":
             _prepend(model, hash_.front_end.expansion(), self._shape)
-        threads = torch.get_num_threads()  # one setting for both engines
-        streams = min(MAX_STREAMS, threads)
+        streams = min(MAX_STREAMS, torch.get_num_threads())
         self._in_flight = streams + 1
-        options = {
-            "INFERENCE_PRECISION_HINT": "f32",
-            "NUM_STREAMS": streams,
-            "INFERENCE_NUM_THREADS": threads,
-            # Pinned, the threads of several processes would all sit on the first cores.
-            "ENABLE_CPU_PINNING": False,
-        }
-        self._model = runtime.compile_model(model, "CPU", options)
+        self._model = runtime.compile_model(model, "CPU", options(streams))
         self._idle: list[Any] = []
         probe = torch.linspace(-30, 30, math.prod(self._shape[1:])).sin().view(1, *self._shape[1:])
         with torch.inference_mode():
@@ -102,7 +94,8 @@ class OpenVinoEngine:
         return margins
 
 
-def _openvino() -> Any:
+def openvino_runtime() -> Any:
+    """The package, without its telemetry."""
     # OpenVINO reports imports and conversions to an analytics service wherever its telemetry package is found.
     # What a trust-and-safety team runs is nobody's business: without the package it uses its own silent stub.
     sys.modules.setdefault("openvino_telemetry", cast(Any, None))
@@ -114,6 +107,17 @@ def _openvino() -> Any:
             "run: pip install openvino, or use --engine torch"
         ) from error
     return openvino
+
+
+def options(streams: int) -> dict[str, Any]:
+    """How networks are compiled."""
+    return {
+        "INFERENCE_PRECISION_HINT": "f32",
+        "NUM_STREAMS": streams,
+        "INFERENCE_NUM_THREADS": torch.get_num_threads(),  # one setting for both engines
+        # Pinned, the threads of several processes would all sit on the first cores.
+        "ENABLE_CPU_PINNING": False,
+    }
 
 
 def _prepend(model: Any, expansion: Expansion, shape: tuple[int, ...]) -> None:
@@ -131,7 +135,7 @@ def _prepend(model: Any, expansion: Expansion, shape: tuple[int, ...]) -> None:
     model.validate_nodes_and_infer_types()
 
 
-def _read_cached(runtime: Any, file: Path) -> Any:
+def read_cached(runtime: Any, file: Path) -> Any:
     """The converted model of an earlier run, or None; a damaged file is as good as none."""
     try:
         return runtime.read_model(file) if file.exists() else None
@@ -151,6 +155,12 @@ def _convert(ov: Any, hash_: PerceptualHash, file: Path, batch_size: int) -> Any
         except Exception as error:
             reason = str(error).strip().splitlines()[-1].strip(" -")[:200]
             raise InputError(f"hash {hash_.name}: OpenVINO cannot convert it ({reason}); use --engine torch") from error
+    keep(ov, model, file)
+    return model
+
+
+def keep(ov: Any, model: Any, file: Path) -> None:
+    """Cache a converted model, if the disk allows."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         # Written under a temporary name: an interrupted run must not leave half a model behind.
@@ -160,11 +170,10 @@ def _convert(ov: Any, hash_: PerceptualHash, file: Path, batch_size: int) -> Any
         partial.replace(file)
     except OSError as error:
         logger.info("cannot cache the converted model: %s", error)
-    return model
 
 
-def cache_file(hash_: PerceptualHash, ov_version: str, batch_size: int) -> Path:
-    """Where the converted network is kept; the name covers everything that determines it."""
+def cache_file(hash_: PerceptualHash, ov_version: str, batch_size: int, kind: str = "") -> Path:
+    """Where the converted network (or its ``kind``) is kept; the name covers everything that determines it."""
     digest = hashlib.sha256()
     for part in (
         hash_.name,
@@ -174,6 +183,7 @@ def cache_file(hash_: PerceptualHash, ov_version: str, batch_size: int) -> Path:
         str(sorted(hash_.weights.items())),  # tells two ONNX graphs with equal tensors apart
         torch.__version__,
         ov_version,
+        *([kind] if kind else []),
     ):
         digest.update(part.encode() + b"\0")
     for name, tensor in hash_.network.state_dict().items():
