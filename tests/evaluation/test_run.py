@@ -19,7 +19,8 @@ from dualshield.evaluation.plan import Plan, label
 from dualshield.evaluation.protocol import Protocol
 from dualshield.evaluation.records import CONFIG, RESULTS, Key
 from dualshield.evaluation.run import Estimate, Piece, Summary, evaluate
-from dualshield.images import load_image
+from dualshield.hardening.harden import Hardener
+from dualshield.images import CanonicalImage, load_image
 from evaluation.interrupted import Killed, killed_at, results
 
 CHEAP = ("certified", "collisions")
@@ -115,6 +116,50 @@ def _check_images(run: Path, data: Path) -> None:
         load_image(run / "images" / name / f"{image}.png") for name in ("original", "published/pdq/ours")
     )
     assert 0 < (original.pixels - published.pixels).abs().max() < 0.2
+
+
+def test_what_hardening_left_alone_is_not_measured_twice(
+    data: Path, tmp_path: Path, small: Protocol, extras: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it found nothing to do, both shields publish what smoothing alone does: its records stand for both."""
+    perturb = Hardener.perturb
+
+    def only_one(self: Hardener, image: CanonicalImage, **options: Any) -> tuple[torch.Tensor, int]:
+        if "astronaut" in image.name:
+            return torch.zeros_like(image.pixels), 1
+        return perturb(self, image, **options)
+
+    monkeypatch.setattr(Hardener, "perturb", only_one)
+    plan = Plan(("pdq",), ("smoothing", "ours"), protocol=small, limit=2)
+    evaluate(plan, [data], tmp_path / "whole")
+    whole = results(tmp_path / "whole")
+    unchanged = {key.image: result["unchanged"] for key, result in whole.items() if key.part == "quality"}
+    assert unchanged == {"astronaut.png": True, "chelsea.png": False}
+    repeated = {key for key, result in whole.items() if "same_as" in result}
+    measured = {"certified", "transforms", "adaptive", "blackbox"}
+    assert {(key.variant, key.image) for key in repeated} == {("ours", "astronaut.png")}
+    assert measured <= {key.part for key in repeated}
+    for key in repeated:
+        twin = whole[key._replace(variant="smoothing")]
+        assert whole[key] == {**twin, "same_as": "smoothing"}
+    images = tmp_path / "whole" / "images" / "attacked"
+    for part in ("whitebox", "adaptive", "blackbox"):
+        shown = [{file.name for file in (images / part / "pdq" / v / "photos").rglob("*.png")} for v in plan.variants]
+        assert shown[0] == shown[1] != set()
+
+    # Resumed without its images, it knows that there is nothing to harden.
+    def never(self: Hardener, image: CanonicalImage, **options: Any) -> tuple[torch.Tensor, int]:
+        assert "astronaut" not in image.name
+        return perturb(self, image, **options)
+
+    monkeypatch.setattr(Hardener, "perturb", never)
+    run = tmp_path / "whole"
+    lines = (run / RESULTS).read_text().splitlines(keepends=True)
+    (run / RESULTS).write_text("".join(line for line in lines if '"collisions"' not in line and '"fid"' not in line))
+    shutil.rmtree(run / "images" / "published")
+    shutil.rmtree(run / "features" / "published")
+    evaluate(plan, [data], run, resume=True)
+    assert results(run) == whole
 
 
 def cheap(data: Path, out: Path, small: Protocol, **options: Any) -> Summary:

@@ -107,6 +107,13 @@ def _warnings(config: Mapping[str, Any], found: Results, coverage: tuple[Coverag
                 f"FID is biased upwards on few images: here on {spread}, where its covariance has "
                 f"{INCEPTION_FEATURES} dimensions. Compare it only between sets of the same images and size."
             )
+    hardened = found.everything("quality")
+    unchanged = sum(record.result.get("unchanged") is True for record in hardened)
+    if unchanged:
+        yield (
+            f"Hardening found nothing to do on {unchanged} of {len(hardened)} images and left them as they were: "
+            "their results are those without hardening."
+        )
     strangers = [name for name in found.hashes if name not in paper.HASHES]
     if strangers:
         yield f"The paper has no figures for {', '.join(strangers)}."

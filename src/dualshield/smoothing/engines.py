@@ -1,5 +1,5 @@
-"""Engines run a hash forward, fast, from the core of its front end on or from its features; gradients
-always go through torch.
+"""Engines run a hash forward, fast, from the core of its front end on or from its features (`accelerated` has
+gradients).
 
 An engine turns a stream of batches into a stream of margins. It asks for the next batch while the last
 one is being computed, so noise generation overlaps with inference and memory does not grow with the stream.
