@@ -120,18 +120,14 @@ def test_paired_noise_is_drawn_independently_for_both_images() -> None:
     assert votes / 4000 == pytest.approx(0.5, abs=0.04)
 
 
-def test_codes_drawn_beforehand_serve_every_query() -> None:
+def test_known_queries_meet_the_same_codes_of_a_paired_reference() -> None:
     hash_, gradient = half_space()
     matcher = matcher_for(hash_, reference_mode="paired", n0=50, n=400)
-    reference = matcher.drawn(matcher.enroll(at_distance(gradient, 0.0)))
+    reference = matcher.for_known_queries(matcher.enroll(at_distance(gradient, 0.0)))
     assert reference.mode == "paired"
-    assert reference.drawn is not None
-    assert len(reference.drawn) == 450
     selecting, certifying = reference.split(50)
-    assert selecting.drawn is not None
     assert certifying.drawn is not None
-    assert torch.equal(torch.cat([selecting.drawn, certifying.drawn]), reference.drawn)
-    ones = int(certifying.drawn.sum())
+    ones = int(certifying.drawn.part(0, 400).sum())
     assert 140 < ones < 260  # on the boundary every code is a fair coin
     # Queries far from the boundary always have the same bit, so the votes are the codes: those that certify, in order.
     for distance, matching in ((50 * SIGMA, ones), (-50 * SIGMA, 400 - ones)):
@@ -139,20 +135,32 @@ def test_codes_drawn_beforehand_serve_every_query() -> None:
         assert result.votes in (matching, 400 - matching)  # of the class that was chosen
         count = matcher.count(certifying, at_distance(gradient, distance).pixels, 400, GaussianSource.from_seed(1))
         assert count == matching
-    with pytest.raises(ValueError, match="only 450 codes"):
-        matcher.count(reference, at_distance(gradient, 0.0).pixels, 451, GaussianSource.from_seed(1))
+    # What chooses never certifies.
+    assert selecting.drawn is not None
+    whole = selecting.drawn.part(0, 450)
+    assert torch.equal(whole[50:], certifying.drawn.part(0, 400))
+    assert torch.equal(whole[60:70], certifying.drawn.after(5).part(5, 10))
     code = matcher_for(hash_).enroll_code(ONE)
-    assert matcher.drawn(code) is code  # nothing to draw
+    assert matcher.for_known_queries(code) is code  # nothing to draw
 
 
-def test_certificates_on_codes_drawn_beforehand_fail_at_most_alpha_of_the_time() -> None:
+def test_codes_for_known_queries_are_drawn_when_they_are_needed() -> None:
+    hash_, gradient = half_space()
+    matcher = matcher_for(hash_, reference_mode="paired", target_radius=0.0, n=10_000)
+    reference = matcher.for_known_queries(matcher.enroll(at_distance(gradient, 50 * SIGMA)))
+    assert matcher.match(reference, at_distance(gradient, 50 * SIGMA)).decision is Decision.MATCH
+    assert reference.drawn is not None
+    assert 0 < len(reference.drawn._kept) < 10_000
+
+
+def test_certificates_of_known_queries_fail_at_most_alpha_of_the_time() -> None:
     hash_, gradient = half_space()
     alpha, runs = 0.2, 300
     matcher = matcher_for(hash_, alpha=alpha, n=100, n0=10, reference_mode="paired")
     image = at_distance(gradient, SIGMA)
     once = norm.cdf(1)
     true = once**2 + (1 - once) ** 2  # that two noisy bits agree
-    references = [matcher.drawn(matcher.enroll(image)) for _ in range(runs)]
+    references = [matcher.for_known_queries(matcher.enroll(image)) for _ in range(runs)]
     for query in (image, at_distance(gradient, SIGMA * 1.0)):  # two queries on the same codes: each keeps its promise
         wrong = sum(matcher.match(reference, query).p_lower > true for reference in references)
         assert 0 < wrong <= binom.ppf(0.999, runs, alpha)

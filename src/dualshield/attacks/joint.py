@@ -28,6 +28,10 @@ class JointVictim(Target):
         """All of them: an evasion has to get past each."""
         return self._members
 
+    def for_known_queries(self) -> JointVictim:
+        """Each member with one set of noisy codes."""
+        return JointVictim(member.for_known_queries() for member in self.members)
+
     @property
     def boundary(self) -> float:
         """Where the nearest member is at its own."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -59,6 +59,10 @@ class Target(ABC):
     @abstractmethod
     def noisy_distance(self, pixels: torch.Tensor, count: int, source: GaussianSource) -> float:
         """The attacker's own estimate of the distance, on its own noise."""
+
+    @abstractmethod
+    def for_known_queries(self) -> Target:
+        """The service as it answers queries that do not depend on its answers: reference codes may be drawn once."""
 
     def decide(self, pixels: torch.Tensor) -> Decision:
         """One query to the service."""
@@ -129,6 +133,12 @@ class Victim(Target):
     def boundary(self) -> float:
         """The Hamming distance between those that match and those that do not."""
         return self.hash.boundary
+
+    def for_known_queries(self) -> Victim:
+        """With one set of noisy codes for all queries, where each would have had its own."""
+        if self.matcher is None:
+            return self
+        return replace(self, reference=self.matcher.for_known_queries(self.reference))
 
     @property
     def sigma(self) -> float:

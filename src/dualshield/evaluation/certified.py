@@ -62,7 +62,7 @@ def _certifying(
     if isinstance(matcher, EnsembleMatcher):
         members = matcher.enroll(published)
         return lambda query: _joint_record(matcher.match(members, query))
-    reference = matcher.drawn(matcher.enroll(published))  # no query depends on these draws
+    reference = matcher.for_known_queries(matcher.enroll(published))
     return lambda query: _record(matcher.match(reference, query))
 
 

@@ -44,6 +44,8 @@ def work(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """One record per pair of this reference."""
     victim = subject.victim
+    subject.draw(PART, "start")
+    victim = victim.for_known_queries()
     for query in queries:
         if query.label in missing:
             pixels = saved(query.load().pixels)

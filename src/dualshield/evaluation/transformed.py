@@ -32,6 +32,7 @@ def work(subject: Subject, missing: tuple[str, ...]) -> Iterator[tuple[str, dict
     except NothingToAttackError:
         yield from ((detail, {"unmatched": True}) for detail in missing)
         return
+    victim = victim.for_known_queries()
     for detail in missing:
         transform = parse(detail)
         image = saved(transform(pixels, seed=subject.lab.plan.seed))

@@ -4,7 +4,8 @@ Where the text is silent: bits are soft by a tanh of the margins in units of the
 attack takes five sign steps of 1/255 that push the query's soft distance up, from the reference, inside the same
 l_inf ball as the hardening (with steps of 4/255 PDQ images come out far worse than the paper's); two negatives are
 selected anew in every step; the sixteen draws of the reference meet as many of the attacked query, and eight of each
-negative; the update is a descent on the objective (the hinges are averaged over draws, in bits).
+negative, out of a bank of noisy codes of it; the update is a descent on the objective (the hinges are averaged over
+draws, in bits).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ SIGMA = 0.10
 POSITIVE_DRAWS = 16
 NEGATIVE_DRAWS = 8
 SELECTED_NEGATIVES = POSITIVE_DRAWS // NEGATIVE_DRAWS
+NEGATIVE_BANK = 4 * NEGATIVE_DRAWS
 INNER_STEPS = 5
 NEGATIVE_WEIGHT = 1.0
 DISTORTION_WEIGHT = 0.01
@@ -52,12 +54,12 @@ def perturb(
     rng = random.Random(int(source.integers(1, 2**62)))
     ball = LINF * strength
     noisy = [_NoisyBits(accelerated(hash_), limit and hash_.is_linear, source) for hash_ in hashes]
+    unrelated = [_Negatives(bits, negatives, rng) for bits in noisy]
     delta = torch.zeros_like(pixels)
     for step in range(steps):
         gradient = torch.zeros_like(pixels)
-        for bits in noisy:
-            chosen = rng.sample(list(negatives), min(SELECTED_NEGATIVES, len(negatives)))
-            gradient += _gradient(bits, (pixels + delta).clamp(0, 1), chosen, ball)
+        for bits, others in zip(noisy, unrelated, strict=True):
+            gradient += _gradient(bits, (pixels + delta).clamp(0, 1), others.draw(), ball)
         gradient += DISTORTION_WEIGHT * 2 * delta / delta.numel()
         delta = (delta - STEP_SIZE * gradient.sign()).clamp(-ball, ball)
         delta = (pixels + delta).clamp(0, 1) - pixels
@@ -77,9 +79,26 @@ class _NoisyBits:
         return soft_bits(clipped_margins(self.hash, pixels, SIGMA, count, self.source, limit=self.limit))
 
 
-def _gradient(
-    bits: _NoisyBits, reference: torch.Tensor, negatives: Sequence[torch.Tensor], ball: float
-) -> torch.Tensor:
+class _Negatives:
+    """Noisy bits of unrelated images, drawn when they are first selected."""
+
+    def __init__(self, bits: _NoisyBits, images: Sequence[torch.Tensor], rng: random.Random) -> None:
+        self._bits, self._images, self._rng = bits, images, rng
+        self._banks: dict[int, torch.Tensor] = {}
+
+    @torch.no_grad()
+    def draw(self) -> torch.Tensor | None:
+        """One for each draw of the reference, in equal shares of the negatives selected; None if there are none."""
+        chosen = self._rng.sample(range(len(self._images)), min(SELECTED_NEGATIVES, len(self._images)))
+        for number in chosen:
+            if number not in self._banks:
+                parts = range(0, NEGATIVE_BANK, CHUNK)
+                self._banks[number] = torch.cat([self._bits(self._images[number], CHUNK) for _ in parts])
+        shares = [self._banks[n][self._rng.sample(range(NEGATIVE_BANK), POSITIVE_DRAWS // len(chosen))] for n in chosen]
+        return torch.cat(shares) if shares else None
+
+
+def _gradient(bits: _NoisyBits, reference: torch.Tensor, unrelated: torch.Tensor | None, ball: float) -> torch.Tensor:
     """Of the positive and negative hinges, with respect to the reference."""
     attack, max_distance = _inner_attack(bits, reference, ball), bits.hash.max_distance
     total = torch.zeros_like(reference)
@@ -88,20 +107,12 @@ def _gradient(
         variable = reference.clone().requires_grad_()
         ours = bits(variable, chunk)
         hinges = too_far(soft_distance(ours, bits((variable + attack).clamp(0, 1), chunk)), max_distance)
-        if negatives:
-            distance = soft_distance(ours, _unrelated(bits, negatives, first, chunk))
+        if unrelated is not None:
+            distance = soft_distance(ours, unrelated[first : first + chunk])
             hinges = hinges + NEGATIVE_WEIGHT * too_near(distance, max_distance)
         if hinges.any():  # a hinge that is met has no gradient: the backward pass is saved
             total += torch.autograd.grad(hinges.sum() / POSITIVE_DRAWS, variable)[0]
     return total
-
-
-@torch.no_grad()
-def _unrelated(bits: _NoisyBits, negatives: Sequence[torch.Tensor], first: int, count: int) -> torch.Tensor:
-    """Bits of the negatives that these draws of the reference meet: each negative has an equal share of them."""
-    share = POSITIVE_DRAWS // len(negatives)
-    met = negatives[first // share : -(-(first + count) // share)]
-    return torch.cat([bits(negative, count // len(met)) for negative in met])
 
 
 def _inner_attack(bits: _NoisyBits, reference: torch.Tensor, ball: float) -> torch.Tensor:

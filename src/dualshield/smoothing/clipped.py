@@ -37,8 +37,8 @@ def clipped_margins(
     if limit:
         margins: torch.Tensor = hash_.network(gaussian_limit(hash_).features(pixels, sigma, count, source))
         return margins
-    noise = source.normal((count, *pixels.shape)).to(pixels.device)
-    return hash_.margins((pixels + sigma * noise).clamp(0, 1))
+    noisy: torch.Tensor = _Clipped.apply(pixels, sigma, count, source)  # type: ignore[no-untyped-call]
+    return hash_.margins(noisy)
 
 
 def gaussian_limit(hash_: PerceptualHash) -> GaussianLimit:
@@ -109,6 +109,21 @@ class GaussianLimit:
         size = math.prod(covariance.shape[:2])
         factor: torch.Tensor = torch.linalg.cholesky(covariance.reshape(size, size))
         return factor
+
+
+class _Clipped(torch.autograd.Function):
+    """Draws of the noise itself; a pixel moves those that were not clipped."""
+
+    @staticmethod
+    def forward(ctx: Any, pixels: torch.Tensor, sigma: float, count: int, source: GaussianSource) -> torch.Tensor:
+        noisy = source.around(pixels.detach(), sigma, count).clamp_(0, 1)
+        ctx.save_for_backward(noisy)
+        return noisy
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
+        (noisy,) = ctx.saved_tensors
+        return (gradient * ((noisy > 0) & (noisy < 1))).sum(0), None, None, None
 
 
 class _ClippedMean(torch.autograd.Function):

@@ -25,7 +25,7 @@ from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.engines import Reads, make_engine
 from dualshield.smoothing.enrolment import choose_sigma, consensus_draws
 from dualshield.smoothing.noise import GaussianSource
-from dualshield.smoothing.reference import Reference, majority
+from dualshield.smoothing.reference import DrawnCodes, Reference, majority
 from dualshield.smoothing.sampler import Sampler
 from dualshield.smoothing.statistics import Certificate, Decision, TargetRadiusTest, fixed_certificate
 
@@ -123,17 +123,18 @@ class SmoothedMatcher:
             image.name, sigma, plain, majority(bank), bank=bank if config.reference_mode == "bank" else None
         )
 
-    def drawn(self, reference: Reference) -> Reference:
-        """The noisy codes of a paired reference drawn beforehand, for a set of queries that are known already.
+    def for_known_queries(self, reference: Reference) -> Reference:
+        """The same reference for a set of queries that are known already: under paired noise all meet the same codes.
 
-        They are hashed once instead of once for every query. Each certificate is as valid as with codes of its own, as
-        long as no query was chosen in the light of what earlier ones met; do not keep it for queries still to come.
+        Each of these is hashed once instead of once for every query. Each certificate is as valid as with codes of its
+        own, as long as no query was chosen in the light of what earlier ones met; so it must not be kept for queries
+        still to come.
         """
         if reference.pixels is None:
             return reference
         draws = self.config.n0 + self.config.n
         codes = self.sampler.codes(reference.pixels, reference.sigma, draws, self.source.fork("paired"))
-        return replace(reference, drawn=torch.cat(list(codes)))
+        return replace(reference, drawn=DrawnCodes(codes))
 
     def enroll_code(self, code: torch.Tensor, name: str = "code") -> Reference:
         """A bare code from an external hash list: no image is needed."""

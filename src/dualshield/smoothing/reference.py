@@ -24,6 +24,28 @@ from dualshield.smoothing.sampler import Sampler
 ReferenceMode = Literal["code", "bank", "paired"]
 
 
+class DrawnCodes:
+    """Noisy codes of a reference in the order they are drawn, which happens when somebody first asks for them."""
+
+    def __init__(
+        self, stream: Iterator[torch.Tensor], *, first: int = 0, kept: list[torch.Tensor] | None = None
+    ) -> None:
+        self._stream = stream
+        self._first = first
+        self._kept = [] if kept is None else kept  # shared by all that read the same stream
+
+    def part(self, first: int, count: int) -> torch.Tensor:
+        """``count`` codes from ``first`` on."""
+        end = self._first + first + count
+        while len(self._kept) < end:
+            self._kept.extend(next(self._stream))
+        return torch.stack(self._kept[end - count : end])
+
+    def after(self, count: int) -> DrawnCodes:
+        """The same codes without the first of them."""
+        return DrawnCodes(self._stream, first=self._first + count, kept=self._kept)
+
+
 @dataclass(frozen=True, eq=False)
 class Reference:
     """An enrolled reference: its sigma, its plain hash, and what its votes are drawn from."""
@@ -34,7 +56,7 @@ class Reference:
     code: torch.Tensor  # what mode `code` votes with
     bank: torch.Tensor | None = None  # K codes
     pixels: torch.Tensor | None = None  # canonical, only where votes need the image itself
-    drawn: torch.Tensor | None = None  # the noisy codes of coming votes, where several queries shall meet the same
+    drawn: DrawnCodes | None = None  # for coming votes, where several queries shall meet the same
 
     @property
     def mode(self) -> ReferenceMode:
@@ -54,11 +76,9 @@ class Reference:
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Each batch of query codes with the reference codes its votes compare with, one per query draw."""
         if self.drawn is not None:
-            if draws > len(self.drawn):
-                raise ValueError(f"{draws} votes, but only {len(self.drawn)} codes were drawn for them")
             first = 0
             for codes in query_codes:
-                yield codes, self.drawn[first : first + len(codes)]
+                yield codes, self.drawn.part(first, len(codes))
                 first += len(codes)
             return
         if self.pixels is not None:
@@ -74,9 +94,7 @@ class Reference:
 
     def split(self, first: int) -> tuple[Reference, Reference]:
         """For the votes that choose, ``first`` of them, and those that certify: they share no code drawn before."""
-        if self.drawn is None:
-            return self, self
-        return replace(self, drawn=self.drawn[:first]), replace(self, drawn=self.drawn[first:])
+        return self, self if self.drawn is None else replace(self, drawn=self.drawn.after(first))
 
 
 def majority(bank: torch.Tensor) -> torch.Tensor:
