@@ -11,10 +11,12 @@ import torch
 from torch import nn
 
 from dualshield import cache
+from dualshield.errors import InputError
 from dualshield.hashes import get_hash
 from dualshield.hashes.contract import PerceptualHash
 from dualshield.images import FrontEnd
 from dualshield.smoothing import accelerated as module
+from dualshield.smoothing import openvino_gradient
 from dualshield.smoothing.accelerated import LARGE, accelerated
 from dualshield.smoothing.openvino_gradient import OpenVinoGradient, _InstanceNorm
 
@@ -130,10 +132,13 @@ def test_draws_that_ask_for_nothing_cost_nothing(monkeypatch: pytest.MonkeyPatch
     torch.testing.assert_close(found, gradient(hash_.network, features, cotangents)[1], rtol=1e-3, atol=1e-5)
 
 
-def test_what_cannot_be_compiled_stays_with_torch() -> None:
+def test_what_cannot_be_compiled_stays_with_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     strange = hash_of([Strange(), *LAYERS["plain"]])
+    with pytest.raises(InputError, match="gradient"):
+        OpenVinoGradient(strange, LARGE)
+    # It is not tried again, by any process.
+    monkeypatch.setattr(openvino_gradient, "_convert", lambda *_: pytest.fail("converted again"))
     assert accelerated(strange) is strange
-    assert accelerated(strange) is strange  # and is not tried again
     light = get_hash("pdq")
     assert accelerated(light) is light
 

@@ -140,6 +140,8 @@ def test_known_queries_meet_the_same_codes_of_a_paired_reference() -> None:
     whole = selecting.drawn.part(0, 450)
     assert torch.equal(whole[50:], certifying.drawn.part(0, 400))
     assert torch.equal(whole[60:70], certifying.drawn.after(5).part(5, 10))
+    with pytest.raises(ValueError, match="451 votes, but only 450 codes"):
+        selecting.drawn.part(0, 451)
     code = matcher_for(hash_).enroll_code(ONE)
     assert matcher.for_known_queries(code) is code  # nothing to draw
 

@@ -20,7 +20,7 @@ from dualshield.smoothing.openvino_gradient import OpenVinoGradient
 
 logger = logging.getLogger(__name__)
 
-# Compiled for batches of these sizes: large ones are the cheapest, and three of four are better than three single ones.
+# Compiled for batches of these sizes: large ones are the cheapest, even if one of four is empty.
 LARGE, SINGLE = 4, 1
 # Networks that are kept compiled.
 KEPT = 4
@@ -51,7 +51,8 @@ def _compile(hash_: PerceptualHash) -> _Network | None:
         return None
     try:
         network = _Network(hash_)
-        network.engine(LARGE), network.gradient(LARGE)
+        network.engine(LARGE)
+        network.gradient(LARGE)
     except DualShieldError as error:
         logger.info("gradients by torch: %s", error)
         return None

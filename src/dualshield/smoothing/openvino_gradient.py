@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -35,9 +36,18 @@ class OpenVinoGradient:
         cached = read_cached(runtime, file)
         if cached is not None and self._compile(runtime, cached, hash_):
             return
-        model = _convert(ov, hash_, self._shape)
-        if not self._compile(runtime, model, hash_):
-            raise InputError(f"hash {hash_.name}: OpenVINO does not reproduce its gradient")
+        failed = file.with_suffix(".failed")
+        if failed.exists():  # finding that out took as long as success does
+            raise InputError(f"hash {hash_.name}: OpenVINO could not convert its gradient ({failed.name} in the cache)")
+        try:
+            model = _convert(ov, hash_, self._shape)
+            if not self._compile(runtime, model, hash_):
+                raise InputError(f"hash {hash_.name}: OpenVINO does not reproduce its gradient")
+        except InputError:
+            with suppress(OSError):
+                failed.parent.mkdir(parents=True, exist_ok=True)
+                failed.touch()
+            raise
         keep(ov, model, file)
 
     def _compile(self, runtime: Any, model: Any, hash_: PerceptualHash) -> bool:

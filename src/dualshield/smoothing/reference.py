@@ -38,7 +38,10 @@ class DrawnCodes:
         """``count`` codes from ``first`` on."""
         end = self._first + first + count
         while len(self._kept) < end:
-            self._kept.extend(next(self._stream))
+            batch = next(self._stream, None)
+            if batch is None:
+                raise ValueError(f"{end} votes, but only {len(self._kept)} codes were to be drawn for them")
+            self._kept.extend(batch)
         return torch.stack(self._kept[end - count : end])
 
     def after(self, count: int) -> DrawnCodes:
