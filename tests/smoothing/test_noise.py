@@ -7,7 +7,7 @@ import torch
 from scipy.stats import kstest, norm
 
 from dualshield.errors import InputError
-from dualshield.smoothing.noise import GaussianSource
+from dualshield.smoothing.noise import PAIRS, GaussianSource
 
 
 def test_values_are_standard_normal() -> None:
@@ -26,13 +26,23 @@ def test_tail_is_there() -> None:
 
 
 def test_both_halves_of_a_pair_and_neighbours_are_uncorrelated() -> None:
-    values = GaussianSource.from_seed(3).normal((2, 500_000)).double()
-    limit = 5 / 500_000**0.5
+    pieces = GaussianSource.from_seed(3).normal((31, 2, PAIRS)).double()  # cosines and sines of as many pairs
+    values = pieces.transpose(0, 1).reshape(2, -1)
+    limit = 5 / values.shape[1] ** 0.5
     assert abs(float((values[0] * values[1]).mean())) < limit
     assert abs(float((values[0, 1:] * values[0, :-1]).mean())) < limit
     # Box-Muller's two outputs share a radius: their squares must be uncorrelated too.
     squares = values**2 - 1
-    assert abs(float((squares[0] * squares[1]).mean())) < 10 / 500_000**0.5 * 2
+    assert abs(float((squares[0] * squares[1]).mean())) < 4 * limit
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (2 * PAIRS,), (3, 2 * PAIRS), (2 * PAIRS + 1,), (PAIRS,)])
+def test_noise_around_an_image_is_the_image_and_the_noise(shape: tuple[int, ...]) -> None:
+    """Whether it is added piece by piece or to all at once."""
+    mean = torch.rand(shape, generator=torch.Generator().manual_seed(1))
+    found = GaussianSource.from_seed(4).around(mean, 0.3, 5)
+    expected = mean + 0.3 * GaussianSource.from_seed(4).normal((5, *shape))
+    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("shape", [(1,), (7,), (2, 3, 5), (0, 4)])

@@ -13,6 +13,7 @@ import hmac
 import math
 import secrets
 from functools import lru_cache
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -114,10 +115,19 @@ class GaussianSource:
 
     def around(self, mean: torch.Tensor, sigma: float, count: int) -> torch.Tensor:
         """``count`` copies of ``mean``, each under Gaussian noise of its own."""
-        noisy = self._normal(count * mean.numel()).reshape(count, *mean.shape)
-        noisy *= _f32(sigma)
-        noisy += mean.cpu().numpy()
-        return torch.from_numpy(noisy).to(mean.device)
+        centre = np.ascontiguousarray(mean.cpu().numpy()).reshape(-1)
+        if centre.size % (2 * PAIRS):
+            noisy = self._normal(count * centre.size).reshape(count, -1)
+            noisy *= _f32(sigma)
+            noisy += centre
+        else:  # all while it is in the cache
+            noisy = np.empty((count, centre.size), np.float32)
+            for row, first in product(noisy, range(0, centre.size, 2 * PAIRS)):
+                part = row[first : first + 2 * PAIRS]
+                self._box_muller(part)
+                part *= _f32(sigma)
+                part += centre[first : first + 2 * PAIRS]
+        return torch.from_numpy(noisy.reshape(count, *mean.shape)).to(mean.device)
 
     def integers(self, count: int, below: int) -> torch.Tensor:
         """Uniform integers in [0, below) (64-bit remainders: the bias is below 2^-40)."""
