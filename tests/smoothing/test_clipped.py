@@ -37,6 +37,18 @@ def test_moments_of_a_clipped_normal(value: float) -> None:
     assert slope == pytest.approx(np.mean((drawn > 0) & (drawn < 1)), abs=5 * 0.5 / count**0.5)
 
 
+def test_gradients_pass_where_nothing_was_clipped(toy_hash: PerceptualHash, photos: list[CanonicalImage]) -> None:
+    """The same noise added and clipped by torch has the same margins and the same gradient."""
+    pixels = (photos[0].pixels * 1.6 - 0.3).clamp(0, 1).requires_grad_()
+    found = clipped_margins(toy_hash, pixels, SIGMA, 3, GaussianSource.from_seed(3), limit=False)
+    noise = GaussianSource.from_seed(3).normal((3, *pixels.shape))
+    expected = toy_hash.margins((pixels + SIGMA * noise).clamp(0, 1))
+    torch.testing.assert_close(found, expected)
+    gradients = [torch.autograd.grad(margins.square().sum(), pixels)[0] for margins in (found, expected)]
+    torch.testing.assert_close(*gradients)
+    assert gradients[0].abs().max() > 0
+
+
 def test_the_limit_has_the_law_of_the_noise_itself(pdq: PerceptualHash, photos: list[CanonicalImage]) -> None:
     """Mean, covariance and normality of all 256 numbers, on an image with much to clip."""
     pixels = saved((photos[0].pixels * 1.6 - 0.3).clamp(0, 1))
