@@ -129,7 +129,7 @@ def test_auto_falls_back_to_torch_and_says_so(
     def missing() -> Any:
         raise MissingDependencyError("no openvino here")
 
-    monkeypatch.setattr(openvino_engine, "_openvino", missing)
+    monkeypatch.setattr(openvino_engine, "openvino_runtime", missing)
     with caplog.at_level(logging.WARNING):
         assert make_engine(network).name == "torch"
     assert "using torch" in caplog.text
@@ -203,7 +203,7 @@ def test_an_unwritable_cache_is_no_obstacle(monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_openvino_telemetry_is_never_loaded() -> None:
     script = (
-        "import sys, dualshield.smoothing.openvino_engine as e; e._openvino().convert_model;"
+        "import sys, dualshield.smoothing.openvino_engine as e; e.openvino_runtime().convert_model;"
         "sys.exit(any(name.startswith('openvino_telemetry.') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
