@@ -1,4 +1,4 @@
-"""Gradients by OpenVINO: what a network's margins do to its features, twice as fast as torch on a CPU.
+"""Gradients by OpenVINO: how a network's margins depend on its features, faster than by torch on a CPU.
 
 Torch writes down the operations of a backward pass with respect to the features alone, the weights being constants;
 OpenVINO compiles them. Some things are put in its words: the gradient of a convolution is a convolution, norms are
