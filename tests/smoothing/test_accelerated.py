@@ -143,6 +143,17 @@ def test_what_cannot_be_compiled_stays_with_torch(monkeypatch: pytest.MonkeyPatc
     assert accelerated(light) is light
 
 
+def test_single_draws_take_the_large_batch_where_their_own_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    hash_ = hash_of(LAYERS["plain"], seed=5)
+    accelerated(hash_)
+
+    def failing(*_: object) -> None:
+        raise InputError("no model for this size")
+
+    monkeypatch.setattr(openvino_gradient, "_convert", failing)
+    check(hash_, 1)
+
+
 def test_a_network_is_compiled_once_for_all_thresholds(monkeypatch: pytest.MonkeyPatch) -> None:
     hash_ = hash_of(LAYERS["plain"], seed=2)
     first = accelerated(hash_)

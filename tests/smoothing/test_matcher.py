@@ -160,10 +160,11 @@ def test_certificates_of_known_queries_fail_at_most_alpha_of_the_time() -> None:
     alpha, runs = 0.2, 300
     matcher = matcher_for(hash_, alpha=alpha, n=100, n0=10, reference_mode="paired")
     image = at_distance(gradient, SIGMA)
-    once = norm.cdf(1)
-    true = once**2 + (1 - once) ** 2  # that two noisy bits agree
     references = [matcher.for_known_queries(matcher.enroll(image)) for _ in range(runs)]
-    for query in (image, at_distance(gradient, SIGMA * 1.0)):  # two queries on the same codes: each keeps its promise
+    for distance in (1.0, 0.5):  # two queries on the same codes: each keeps its promise
+        once, other = norm.cdf(1), norm.cdf(distance)
+        true = once * other + (1 - once) * (1 - other)  # that two noisy bits agree
+        query = at_distance(gradient, SIGMA * distance)
         wrong = sum(matcher.match(reference, query).p_lower > true for reference in references)
         assert 0 < wrong <= binom.ppf(0.999, runs, alpha)
 
