@@ -52,6 +52,8 @@ def test_bad_usage(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
         (("--data", data, "--parts", "everything"), "unknown part"),
         (("--data", data, "--limit", 0), "limit 0"),
         (("--data", data, "--attack-limit", 0), "attack limit 0"),
+        (("--data", data, "--skip", -1), "skip -1"),
+        (("--data", data, "--skip", 2), "leaves none"),
         (("--data", data, "--jobs", 0), "0 jobs"),
         (("--data", data, "--seed", -1), "seed -1"),
         (("--data", data, "--device", "abacus"), "abacus"),

@@ -64,6 +64,17 @@ def test_the_limit_counts_readable_images_of_each_folder(folder: Path, data: Pat
     assert not pool.unreadable
 
 
+def test_images_that_are_left_to_another_run_keep_their_places(folder: Path, data: Path) -> None:
+    """Two halves are the whole: each image and each damaged file belongs to one of them."""
+    whole = gather([folder, data], 4)
+    halves = [gather([folder, data], 2), gather([folder, data], 2, skip=2)]
+    found = {(picture.label, picture.index) for half in halves for picture in half.pictures}
+    assert found == {(picture.label, picture.index) for picture in whole.pictures}
+    assert names(halves[1]) == ["mixed/copy.png", "photos/coffee.png", "mixed/other.png"]
+    assert [[entry.image for entry in half.unreadable] for half in halves] == [[], ["mixed/broken.jpg"]]
+    assert "photos has 1 readable images after the first 2, fewer than the 2 asked for" in halves[1].warnings()
+
+
 def test_folders_that_cannot_be_used(tmp_path: Path, data: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     shutil.copytree(data, elsewhere / "photos")
@@ -84,6 +95,9 @@ def test_folders_that_cannot_be_used(tmp_path: Path, data: Path) -> None:
     ):
         with pytest.raises(InputError, match=message):
             gather(folders, limit)
+    for skip, message in ((-1, "skip -1 is negative"), (3, "photos has 3 readable images: to skip 3 leaves none")):
+        with pytest.raises(InputError, match=message):
+            gather([data], 2, skip=skip)
 
 
 def test_an_image_that_changed_meanwhile_is_refused(data: Path) -> None:

@@ -14,10 +14,12 @@ import torch
 
 from dualshield.attacks.methods import Defence
 from dualshield.errors import InputError
-from dualshield.evaluation import fid, lpips
+from dualshield.evaluation import fid, lpips, method
+from dualshield.evaluation.merge import merge
+from dualshield.evaluation.metrics import Results
 from dualshield.evaluation.plan import Plan, label
 from dualshield.evaluation.protocol import Protocol
-from dualshield.evaluation.records import CONFIG, RESULTS, Key
+from dualshield.evaluation.records import CONFIG, RESULTS, Key, Run
 from dualshield.evaluation.run import Estimate, Piece, Summary, evaluate
 from dualshield.hardening.harden import Hardener
 from dualshield.images import CanonicalImage, load_image
@@ -206,6 +208,39 @@ def test_a_run_that_grew_equals_one_of_its_size(data: Path, tmp_path: Path, smal
     (data / "a_first.png").write_bytes((data / "chelsea.png").read_bytes())  # others change their places
     with pytest.raises(InputError, match=r"data.photos.a_first.png was null"):
         evaluate(replace(plan, limit=4), [data], out, resume=True)
+
+
+def test_runs_on_parts_of_the_images_are_one_large_run(
+    data: Path, tmp_path: Path, small: Protocol, extras: None
+) -> None:
+    """The first image of a folder is transformed, two are attacked, wherever a run begins."""
+    plan = Plan(("pdq",), ("original", "ours"), ("certified", "whitebox", "transforms", "quality"), small, 3)
+    plan = replace(plan, attack_limit=2)
+    evaluate(plan, [data], tmp_path / "whole")
+    parts = [tmp_path / "first", tmp_path / "second"]
+    evaluate(replace(plan, limit=1), [data], parts[0])
+    evaluate(replace(plan, limit=2, skip=1), [data], parts[1])
+    merged, whole = merge([Run.open(part) for part in parts]), Run.open(tmp_path / "whole")
+    found = {record.key: {**record.result, "seconds": None} for record in merged.records}
+    assert len(found) == len(merged.records)
+    assert found == {key: result for key, result in results(tmp_path / "whole").items() if key.part != "fid"}
+    assert merged.config["data"] == whole.config["data"]
+    coverage = [method.describe(run, Results(run)).coverage for run in (merged, whole)]
+    assert coverage[0] == coverage[1]
+    assert all(entry.done == entry.expected for entry in coverage[0])
+
+
+def test_a_run_from_before_images_could_be_left_out_goes_on(
+    data: Path, tmp_path: Path, small: Protocol, no_extras: None
+) -> None:
+    first = cheap(data, tmp_path / "run", small)
+    file = tmp_path / "run" / CONFIG
+    config = json.loads(file.read_text())
+    del config["skip"]
+    file.write_text(json.dumps(config))
+    assert cheap(data, tmp_path / "run", small, resume=True) == first
+    with pytest.raises(InputError, match="skip was 0, now 1"):
+        cheap(data, tmp_path / "run", small, resume=True, plan={"skip": 1})
 
 
 def test_a_run_of_another_configuration_is_refused(

@@ -32,7 +32,8 @@ REPORT_EVERY = 60
 @click.option("--parts", default=",".join(PARTS), show_default=True)
 @click.option("--protocol", type=click.Choice(list(PROTOCOLS)), default="default", show_default=True)
 @click.option("--limit", type=int, help="Images of each folder.  [default: the protocol's 100]")
-@click.option("--attack-limit", type=int, help="Images of each folder that are attacked.  [default: all]")
+@click.option("--skip", default=0, show_default=True, help="Images of each folder to leave to another run.")
+@click.option("--attack-limit", type=int, help="The first so many of each folder are attacked.  [default: all]")
 @click.option("--seed", default=2026, show_default=True)
 @click.option("--out", "-o", required=True, type=click.Path(path_type=Path), help="The folder of the run.")
 @click.option("--resume", is_flag=True, help="Go on with the run in that folder; only the limits may be larger.")
@@ -59,6 +60,7 @@ def evaluate(
         options["device"],
         options["keep_images"],
         options["attack_limit"],
+        options["skip"],
     )
     if jobs is None:
         jobs = default_jobs(plan.device)

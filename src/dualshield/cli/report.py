@@ -1,4 +1,4 @@
-"""``dualshield report``: tables, plots and a page from a run of the evaluation."""
+"""``dualshield report``: tables, plots and a page from runs of the evaluation."""
 
 from __future__ import annotations
 
@@ -7,18 +7,24 @@ from pathlib import Path
 import click
 
 from dualshield.cli.output import progress
+from dualshield.evaluation.merge import merge
 from dualshield.evaluation.records import Run
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Folder of the report.  [default: RUN/report]")
-def report(run: Path, out: Path | None) -> None:
-    """Turn the results of RUN, finished or not, into tables (Markdown, CSV, LaTeX), plots and one HTML page."""
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="Folder of the report.  [default: RUN/report, of one run]")
+def report(runs: tuple[Path, ...], out: Path | None) -> None:
+    """Turn the results of RUN, finished or not, into tables (Markdown, CSV, LaTeX), plots and one HTML page.
+
+    Several runs of the same options on different images (evaluate --skip, or other folders) are reported as one.
+    """
     from dualshield.evaluation.report import report as write  # matplotlib is slow to import
 
-    opened = Run.open(run)
+    if out is None and len(runs) > 1:
+        raise click.UsageError("a report of several runs belongs to none of them: say where it goes with --out")
+    opened = merge([Run.open(run) for run in runs])
     with progress() as bar:
         task = bar.add_task("reading", total=None)
-        page = write(opened, out or run / "report", lambda what: bar.update(task, description=what))
+        page = write(opened, out or runs[0] / "report", lambda what: bar.update(task, description=what))
     click.echo(f"wrote {click.format_filename(page)}")

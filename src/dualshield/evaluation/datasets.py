@@ -30,7 +30,7 @@ KEPT_IN_MEMORY = 64
 
 @dataclass(frozen=True)
 class Picture:
-    """One image of a dataset; ``index`` is its place there."""
+    """One image of a dataset; ``index`` is its place there, also in a run that leaves out the first ones."""
 
     dataset: str
     name: str
@@ -74,6 +74,7 @@ class Pool:
     unreadable: tuple[Unreadable, ...]
     duplicates: tuple[Duplicate, ...]
     limit: int
+    skip: int = 0
 
     def of(self, dataset: str) -> list[Picture]:
         """The images of one dataset, or of all."""
@@ -96,8 +97,9 @@ class Pool:
         """What the user should know about the data."""
         lines = [f"unreadable, skipped: {found.reason}" for found in self.unreadable]
         counts = {name: len(self.of(name)) for name in self.datasets}
+        after = f" after the first {self.skip}" if self.skip else ""
         lines += [
-            f"{name} has {count} readable images, fewer than the {self.limit} asked for"
+            f"{name} has {count} readable images{after}, fewer than the {self.limit} asked for"
             for name, count in counts.items()
             if count < self.limit
         ]
@@ -108,11 +110,17 @@ class Pool:
 
 
 def gather(
-    folders: Sequence[Path], limit: int, progress: Callable[[str, int, int], None] = lambda what, done, total: None
+    folders: Sequence[Path],
+    limit: int,
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+    *,
+    skip: int = 0,
 ) -> Pool:
-    """Read the first ``limit`` readable images of each folder once, and find the duplicates among them."""
+    """Read ``limit`` readable images of each folder after the first ``skip``, and find the duplicates among them."""
     if limit < 1:
         raise InputError(f"limit {limit} is below 1")
+    if skip < 0:
+        raise InputError(f"skip {skip} is negative")
     if not folders:
         raise InputError("no data: give a folder of images with --data")
     names = [folder.resolve().name for folder in folders]
@@ -122,31 +130,35 @@ def gather(
         if names.count(name) > 1:
             raise InputError(f"two folders are called {name!r}; results could not be told apart, rename one")
     listed = [list_images(folder) for folder in folders]
-    total = sum(min(limit, len(files)) for files in listed)
+    total = sum(min(limit, max(0, len(files) - skip)) for files in listed)
     pictures: list[Picture] = []
     unreadable: list[Unreadable] = []
     codes, pixels = [], []
     pdq = get_hash("pdq")
     for name, files in zip(names, listed, strict=True):
-        found = 0
+        place = 0
         for file in files:
-            if found == limit:
+            if place == skip + limit:
                 break
             progress(f"reading {name}/{file.name}", len(pictures), total)
             try:
                 data, image = _read(file, f"{name}/{file.name}")
             except ImageError as error:
-                unreadable.append(Unreadable(f"{name}/{file.name}", str(error)))
+                if place >= skip:
+                    unreadable.append(Unreadable(f"{name}/{file.name}", str(error)))
                 continue
-            pictures.append(Picture(name, file.name, found, file, hashlib.sha256(data).hexdigest()))
-            codes.append(pdq.code(image.pixels))
-            pixels.append(hashlib.sha256(image.to_8bit().tobytes()).digest())
-            found += 1
-        if not found:
+            if place >= skip:
+                pictures.append(Picture(name, file.name, place, file, hashlib.sha256(data).hexdigest()))
+                codes.append(pdq.code(image.pixels))
+                pixels.append(hashlib.sha256(image.to_8bit().tobytes()).digest())
+            place += 1
+        if not place:
             raise InputError(f"{name}: none of its {len(files)} images can be read; the last: {unreadable[-1].reason}")
+        if place <= skip:
+            raise InputError(f"{name} has {place} readable images: to skip {skip} leaves none; use a smaller --skip")
     duplicates = _duplicates(pictures, torch.stack(codes), pixels)
     pictures.sort(key=lambda picture: (picture.index, names.index(picture.dataset)))
-    return Pool(tuple(pictures), tuple(unreadable), tuple(duplicates), limit)
+    return Pool(tuple(pictures), tuple(unreadable), tuple(duplicates), limit, skip)
 
 
 def _duplicates(pictures: Sequence[Picture], codes: torch.Tensor, pixels: Sequence[bytes]) -> list[Duplicate]:

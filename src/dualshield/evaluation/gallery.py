@@ -52,9 +52,10 @@ def exhibits(run: Run, found: Results) -> list[Exhibit]:
         for dataset, image in _candidates(found, hash_name):
             if len(mine) == EXHIBITS:
                 break
-            rows = _rows(run.folder, found, hash_name, dataset, image)
-            if sum(map(len, rows)) > 1:
-                mine.append(Exhibit(hash_name, dataset, image, rows))
+            for single in run.singles:
+                rows = _rows(single.folder, found, hash_name, dataset, image)
+                if sum(map(len, rows)) > 1:
+                    mine.append(Exhibit(hash_name, dataset, image, rows))
         shown += mine
     return shown
 

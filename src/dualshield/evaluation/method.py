@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,11 +65,11 @@ class Method:
 
 def describe(run: Run, found: Results) -> Method:
     """Everything from the configuration and the records; a configuration may lack any field."""
-    coverage = tuple(_coverage(run.config, found))
+    coverage = tuple(_coverage([single.config for single in run.singles], found))
     return Method(
         tuple(_facts(run.config)),
         coverage,
-        tuple(_warnings(run.config, found, coverage)),
+        tuple(_warnings(run, found, coverage)),
         tuple(
             (title, tuple(lines[:SHOWN]) + ((f"and {len(lines) - SHOWN} more",) if len(lines) > SHOWN else ()))
             for title, lines in (
@@ -82,7 +82,13 @@ def describe(run: Run, found: Results) -> Method:
     )
 
 
-def _warnings(config: Mapping[str, Any], found: Results, coverage: tuple[Coverage, ...]) -> Iterator[str]:
+def _warnings(run: Run, found: Results, coverage: tuple[Coverage, ...]) -> Iterator[str]:
+    config = run.config
+    if run.members:
+        yield (
+            f"This is the report of {len(run.members)} runs on different images. Unrelated pairs are within each of "
+            "them. FID cannot be added up: sets that are spread over several runs have none here."
+        )
     unfinished = [entry for entry in coverage if entry.partial]
     if unfinished:
         parts = ", ".join(dict.fromkeys(TITLES.get(entry.part, entry.part) for entry in unfinished))
@@ -133,12 +139,14 @@ def _warnings(config: Mapping[str, Any], found: Results, coverage: tuple[Coverag
             yield f"{what}: {count}. The last section lists them."
 
 
-def _coverage(config: Mapping[str, Any], found: Results) -> Iterator[Coverage]:
+def _coverage(configs: Sequence[Mapping[str, Any]], found: Results) -> Iterator[Coverage]:
     for part in PARTS:
         for name in found.hashes:
             for variant in found.variants:
                 records = found.records(part, name, variant)
-                expected = _expected(config, found, part, name, variant)
+                parts = [_expected(config, found, part, name, variant) for config in configs]
+                known = [expected for expected in parts if expected is not None]
+                expected = sum(known) if len(known) == len(parts) else None
                 if records or expected:
                     unmatched = sum(not record.matched for record in records)
                     yield Coverage(part, name, variant, len(records), expected, unmatched)
@@ -150,13 +158,14 @@ def _expected(config: Mapping[str, Any], found: Results, part: str, name: str, v
     if part not in _sequence(config.get("parts")) or not isinstance(data, dict) or not isinstance(parameters, dict):
         return None
     sizes = [len(images) for images in data.values() if isinstance(images, dict)]
+    skip = int(number(config.get("skip")) or 0)
     if part == "certified":
         return 2 * sum(sizes) if variant in SMOOTHED and found.has(part) else None
     if part == "quality":
         return sum(sizes) if variant in HARDENED else None
     if part == "transforms":
         most = number(parameters.get("transform_images"))
-        return None if most is None else sum(min(size, int(most)) for size in sizes) * len(found.transforms)
+        return None if most is None else _among_first(int(most), skip, sizes) * len(found.transforms)
     if part == "collisions":
         pairs = number(parameters.get("collision_pairs"))
         possible = math.comb(sum(sizes), 2) - len(_sequence(config.get("duplicates")))
@@ -165,7 +174,12 @@ def _expected(config: Mapping[str, Any], found: Results, part: str, name: str, v
     if not found.has(part) or not budgets or (part != "blackbox" and not _has_gradients(config, name)):
         return None
     most = number(config.get("attack_limit"))
-    return sum(size if most is None else min(size, int(most)) for size in sizes) * len(budgets)
+    return (sum(sizes) if most is None else _among_first(int(most), skip, sizes)) * len(budgets)
+
+
+def _among_first(most: int, skip: int, sizes: Sequence[int]) -> int:
+    """How many images of a run, which begins after the first ``skip``, are among the first ``most`` of their folder."""
+    return sum(max(0, min(size, most - skip)) for size in sizes)
 
 
 def _has_gradients(config: Mapping[str, Any], name: str) -> bool:

@@ -34,6 +34,7 @@ class Plan:
     device: str = "cpu"
     keep_images: bool = False
     attack_limit: int | None = None  # images of each dataset that are attacked, if not all
+    skip: int = 0  # images of each dataset that are left to another run
 
     def __post_init__(self) -> None:
         for what, given, known in (("variant", self.variants, get_args(Against)), ("part", self.parts, PARTS)):

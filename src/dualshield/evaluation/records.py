@@ -67,11 +67,17 @@ class Record:
 
 @dataclass(frozen=True)
 class Run:
-    """A run as it is on disk, finished or not."""
+    """A run as it is on disk, finished or not, or several that were merged."""
 
     folder: Path
     config: dict[str, Any]
     records: tuple[Record, ...]
+    members: tuple[Run, ...] = ()  # of a merged one
+
+    @property
+    def singles(self) -> tuple[Run, ...]:
+        """The runs it consists of, each with a folder and a configuration of its own."""
+        return self.members or (self,)
 
     @staticmethod
     def open(folder: Path) -> Run:

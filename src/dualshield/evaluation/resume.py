@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +16,36 @@ from dualshield.errors import InputError
 
 # When and where a run is continued does not change what it measures.
 CIRCUMSTANCES = ("date", "machine")
-# What more images of the same folders change.
-GROWING = ("limit", "attack_limit", "data", "unreadable", "duplicates", "warnings")
+# What other images change.
+IMAGES = ("limit", "data", "unreadable", "duplicates", "warnings")
+GROWING = (*IMAGES, "attack_limit")
+# What older runs do not say.
+DEFAULTS = {"skip": 0}
 
 
 def grows(path: Path, before: dict[str, Any], now: dict[str, Any]) -> bool:
     """Whether the run in ``path`` gets more images; a run of another configuration is refused."""
     more = _has_more_images(before, now)
-    free = (*CIRCUMSTANCES, *GROWING) if more else CIRCUMSTANCES
-    for name in sorted(before.keys() | now.keys()):
-        if name not in free and before.get(name) != now.get(name):
-            where, then, today = _difference(name, before.get(name), now.get(name))
-            raise InputError(
-                f"{path} is a run of another configuration: {where} was {_shown(then)}, now {_shown(today)}; "
-                "repeat the options it was started with (only --limit and --attack-limit may grow), "
-                "or choose another --out"
-            )
+    found = difference(before, now, (*CIRCUMSTANCES, *GROWING) if more else CIRCUMSTANCES)
+    if found is not None:
+        where, then, today = found
+        raise InputError(
+            f"{path} is a run of another configuration: {where} was {then}, now {today}; "
+            "repeat the options it was started with (only --limit and --attack-limit may grow), "
+            "or choose another --out"
+        )
     return more and any(before.get(name) != now.get(name) for name in GROWING)
+
+
+def difference(first: dict[str, Any], second: dict[str, Any], free: Collection[str]) -> tuple[str, str, str] | None:
+    """The first field, beside the ``free`` ones, in which two configurations differ, and what it is in each."""
+    first, second = DEFAULTS | first, DEFAULTS | second
+    # Options first: another one of them often means other images.
+    for name in sorted(first.keys() | second.keys(), key=lambda name: (name in IMAGES, name)):
+        if name not in free and first.get(name) != second.get(name):
+            where, one, other = _difference(name, first.get(name), second.get(name))
+            return where, _shown(one), _shown(other)
+    return None
 
 
 def _has_more_images(before: dict[str, Any], now: dict[str, Any]) -> bool:

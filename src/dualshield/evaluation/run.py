@@ -132,7 +132,7 @@ def evaluate(
     facts = {label(spec): provenance.hash_facts(spec, plan.protocol) for spec in plan.hashes}
     _check_gradients(plan)
     extras = Extras.load()
-    pool = gather(data, plan.limit, lambda what, done, total: progress(what, done, total, None))
+    pool = gather(data, plan.limit, lambda what, done, total: progress(what, done, total, None), skip=plan.skip)
     folder = RunFolder(out, _config(plan, pool, facts, extras), resume=resume)
     try:
         pieces = _all_pieces(plan, pool, folder, extras)
@@ -299,6 +299,7 @@ def _config(plan: Plan, pool: Pool, facts: dict[str, Any], extras: Extras) -> di
         "defences": facts,
         "variants": plan.variants,
         "parts": plan.parts,
+        "skip": plan.skip,
         "limit": plan.limit,
         "attack_limit": plan.attack_limit,
         "seed": plan.seed,
