@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import product
+
+import numpy as np
 import pytest
 import torch
 from scipy.stats import kstest, norm
@@ -43,6 +46,16 @@ def test_noise_around_an_image_is_the_image_and_the_noise(shape: tuple[int, ...]
     found = GaussianSource.from_seed(4).around(mean, 0.3, 5)
     expected = mean + 0.3 * GaussianSource.from_seed(4).normal((5, *shape))
     torch.testing.assert_close(found, expected)
+
+
+def test_the_ends_of_the_key_stream_are_numbers_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = np.array([0, 1, -1, 2**31 - 1, 1 - 2**31, -(2**31)], dtype=np.int32)
+    pairs = np.array(list(product(ends, ends)), dtype=np.int32)
+    source = GaussianSource.from_seed(0)
+    monkeypatch.setattr(source, "_words", lambda count: pairs.T.ravel()[:count])
+    values = source.normal((2 * len(pairs),))
+    assert values.isfinite().all()
+    assert 6 < values.abs().max() < 6.7
 
 
 @pytest.mark.parametrize("shape", [(1,), (7,), (2, 3, 5), (0, 4)])

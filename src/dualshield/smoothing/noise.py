@@ -88,21 +88,23 @@ class GaussianSource:
             self._box_muller(out[first : first + 2 * PAIRS])
         return out[:size]
 
-    def _box_muller(self, out: Floats) -> None:
+    def _box_muller(self, out: Floats, sigma: float = 1.0) -> None:
         """Fill with pairs of normals: the first half with their cosines, the second with their sines."""
         half = len(out) // 2
         words = self._words(2 * half)
         radius, angle = out[:half], out[half:]
         np.copyto(radius, words[:half], casting="same_kind")
         np.copyto(angle, words[half:], casting="same_kind")
-        # |word| keeps its full precision near zero, which is where the far tail comes from.
+        # |word| keeps its full precision near zero, which is where the far tail comes from. The largest is 2^31, and
+        # adding a half to that rounds to it again, so that no logarithm is above zero.
         np.abs(radius, out=radius)
         radius += _f32(0.5)
         radius *= _f32(2.0**-31)
-        np.minimum(radius, _f32(1), out=radius)
         np.log(radius, out=radius)
         radius *= _f32(-2)
         np.sqrt(radius, out=radius)
+        if sigma != 1:
+            radius *= _f32(sigma)
         angle *= _f32(math.pi * 2.0**-31)
         cosine = np.cos(angle)
         np.sin(angle, out=angle)
@@ -124,8 +126,7 @@ class GaussianSource:
             noisy = np.empty((count, centre.size), np.float32)
             for row, first in product(noisy, range(0, centre.size, 2 * PAIRS)):
                 part = row[first : first + 2 * PAIRS]
-                self._box_muller(part)
-                part *= _f32(sigma)
+                self._box_muller(part, sigma)
                 part += centre[first : first + 2 * PAIRS]
         return torch.from_numpy(noisy.reshape(count, *mean.shape)).to(mean.device)
 
