@@ -134,7 +134,7 @@ class SmoothedMatcher:
             return reference
         draws = self.config.n0 + self.config.n
         codes = self.sampler.codes(reference.pixels, reference.sigma, draws, self.source.fork("paired"))
-        return replace(reference, drawn=DrawnCodes(codes))
+        return replace(reference, drawn=DrawnCodes(codes, draws))
 
     def enroll_code(self, code: torch.Tensor, name: str = "code") -> Reference:
         """A bare code from an external hash list: no image is needed."""

@@ -27,26 +27,26 @@ ReferenceMode = Literal["code", "bank", "paired"]
 class DrawnCodes:
     """Noisy codes of a reference in the order they are drawn, which happens when somebody first asks for them."""
 
-    def __init__(
-        self, stream: Iterator[torch.Tensor], *, first: int = 0, kept: list[torch.Tensor] | None = None
-    ) -> None:
+    def __init__(self, stream: Iterator[torch.Tensor], draws: int) -> None:
         self._stream = stream
-        self._first = first
-        self._kept = [] if kept is None else kept  # shared by all that read the same stream
+        self._draws = draws
+        # In one piece: small ones, made between the large tensors of every draw, would keep the memory of these from
+        # being used again, and a certificate would take gigabytes.
+        self._codes: torch.Tensor | None = None
+        self._known = 0
 
     def part(self, first: int, count: int) -> torch.Tensor:
         """``count`` codes from ``first`` on."""
-        end = self._first + first + count
-        while len(self._kept) < end:
+        while self._known < first + count:
             batch = next(self._stream, None)
             if batch is None:
-                raise ValueError(f"{end} votes, but only {len(self._kept)} codes were to be drawn for them")
-            self._kept.extend(batch)
-        return torch.stack(self._kept[end - count : end])
-
-    def after(self, count: int) -> DrawnCodes:
-        """The same codes without the first of them."""
-        return DrawnCodes(self._stream, first=self._first + count, kept=self._kept)
+                raise ValueError(f"{first + count} votes, but only {self._known} codes were to be drawn for them")
+            if self._codes is None:
+                self._codes = batch.new_empty(self._draws, *batch.shape[1:])
+            self._codes[self._known : self._known + len(batch)] = batch
+            self._known += len(batch)
+        assert self._codes is not None
+        return self._codes[first : first + count]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +60,7 @@ class Reference:
     bank: torch.Tensor | None = None  # K codes
     pixels: torch.Tensor | None = None  # canonical, only where votes need the image itself
     drawn: DrawnCodes | None = None  # for coming votes, where several queries shall meet the same
+    first: int = 0  # of these
 
     @property
     def mode(self) -> ReferenceMode:
@@ -79,7 +80,7 @@ class Reference:
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Each batch of query codes with the reference codes its votes compare with, one per query draw."""
         if self.drawn is not None:
-            first = 0
+            first = self.first
             for codes in query_codes:
                 yield codes, self.drawn.part(first, len(codes))
                 first += len(codes)
@@ -97,7 +98,7 @@ class Reference:
 
     def split(self, first: int) -> tuple[Reference, Reference]:
         """For the votes that choose, ``first`` of them, and those that certify: they share no code drawn before."""
-        return self, self if self.drawn is None else replace(self, drawn=self.drawn.after(first))
+        return self, self if self.drawn is None else replace(self, first=self.first + first)
 
 
 def majority(bank: torch.Tensor) -> torch.Tensor:
