@@ -279,6 +279,20 @@ def test_folders_that_are_no_runs_are_left_alone(data: Path, tmp_path: Path, sma
         cheap(data, tmp_path / "broken", small, resume=True)
 
 
+def test_two_processes_do_not_work_on_one_run(data: Path, tmp_path: Path, small: Protocol, no_extras: None) -> None:
+    """The second would clear away what the first one just found."""
+    out = tmp_path / "run"
+
+    def meanwhile(what: str, done: int, total: int, left: float | None) -> None:
+        if done == 2 and left is not None:
+            with pytest.raises(InputError, match="another process works on"):
+                cheap(data, out, small, resume=True, plan={"limit": 4})
+
+    first = cheap(data, out, small, progress=meanwhile)
+    assert len(results(out)) == first.records
+    cheap(data, out, small, resume=True)  # it is free again
+
+
 def test_a_full_disk_loses_nothing(
     data: Path, tmp_path: Path, small: Protocol, no_extras: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from io import BytesIO
@@ -29,6 +30,11 @@ from dualshield.evaluation.records import CONFIG, RESULTS, SET_PARTS, Key, Run
 from dualshield.evaluation.resume import grows
 from dualshield.files import write_atomically
 from dualshield.images import CanonicalImage, load_image
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 FORMAT = 1
 
@@ -88,13 +94,21 @@ class RunFolder(RunFiles):
     def __init__(self, path: Path, config: dict[str, Any], *, resume: bool) -> None:
         super().__init__(path)
         config = json.loads(json.dumps(config))  # as it will be read again
+        self._lock: int | None = None
         try:
+            if not path.exists():
+                path.mkdir(parents=True)
+            self._lock = _locked(path)
             _prepare(path, config, resume)
             if (path / RESULTS).exists():
                 self.known = {record.key: record.result for record in Run.open(path).records}
             self._results = _open_results(path / RESULTS)
         except OSError as error:
+            self._unlock()
             raise InputError(f"cannot use {path} as a run folder: {error.strerror or error}") from error
+        except InputError:
+            self._unlock()
+            raise
 
     def append(self, key: Key, result: dict[str, Any]) -> None:
         """Keep one finished piece; it is on its way to the disk when this returns."""
@@ -113,6 +127,12 @@ class RunFolder(RunFiles):
         """No more results."""
         with suppress(OSError):
             self._results.close()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def clean(self, gallery: Sequence[Picture]) -> None:
         """Remove what only the work itself needed."""
@@ -121,6 +141,24 @@ class RunFolder(RunFiles):
             if (file.parent.name, file.name) not in shown:
                 with suppress(OSError):
                     file.unlink()
+
+
+def _locked(path: Path) -> int | None:
+    """The folder, open and held until it is closed or the process ends: two of them would lose results.
+
+    None where it cannot be held, as on some systems and network drives.
+    """
+    if fcntl is None or not path.is_dir():
+        return None
+    held = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(held)
+        if isinstance(error, BlockingIOError):
+            raise InputError(f"another process works on {path}; wait for it, or choose another --out") from error
+        return None
+    return held
 
 
 def _prepare(path: Path, config: dict[str, Any], resume: bool) -> None:
@@ -136,7 +174,6 @@ def _prepare(path: Path, config: dict[str, Any], resume: bool) -> None:
             _forget_sets(path)  # first: interrupted here, it is the old run without them
     elif path.is_dir() and any(not entry.name.startswith(".") for entry in path.iterdir()):
         raise InputError(f"{path} is not empty and not a run folder; choose another --out")
-    path.mkdir(parents=True, exist_ok=True)
     write_atomically(file, (json.dumps(config, indent=1) + "\n").encode())
 
 
