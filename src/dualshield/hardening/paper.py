@@ -31,6 +31,7 @@ NEGATIVE_DRAWS = 8
 SELECTED_NEGATIVES = POSITIVE_DRAWS // NEGATIVE_DRAWS
 NEGATIVE_BANK = 4 * NEGATIVE_DRAWS
 INNER_STEPS = 5
+INNER_STEP_SIZE = 1 / 255
 NEGATIVE_WEIGHT = 1.0
 DISTORTION_WEIGHT = 0.01
 CHUNK = 4  # draws whose graphs are in memory at once
@@ -43,6 +44,7 @@ def perturb(
     *,
     strength: float = 1.0,
     steps: int = STEPS,
+    inner_step: float = INNER_STEP_SIZE,
     limit: bool = False,
     source: GaussianSource,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -59,7 +61,7 @@ def perturb(
     for step in range(steps):
         gradient = torch.zeros_like(pixels)
         for bits, others in zip(noisy, unrelated, strict=True):
-            gradient += _gradient(bits, (pixels + delta).clamp(0, 1), others.draw(), ball)
+            gradient += _gradient(bits, (pixels + delta).clamp(0, 1), others.draw(), ball, inner_step)
         gradient += DISTORTION_WEIGHT * 2 * delta / delta.numel()
         delta = (delta - STEP_SIZE * gradient.sign()).clamp(-ball, ball)
         delta = (pixels + delta).clamp(0, 1) - pixels
@@ -98,9 +100,11 @@ class _Negatives:
         return torch.cat(shares) if shares else None
 
 
-def _gradient(bits: _NoisyBits, reference: torch.Tensor, unrelated: torch.Tensor | None, ball: float) -> torch.Tensor:
+def _gradient(
+    bits: _NoisyBits, reference: torch.Tensor, unrelated: torch.Tensor | None, ball: float, inner_step: float
+) -> torch.Tensor:
     """Of the positive and negative hinges, with respect to the reference."""
-    attack, max_distance = _inner_attack(bits, reference, ball), bits.hash.max_distance
+    attack, max_distance = _inner_attack(bits, reference, ball, inner_step), bits.hash.max_distance
     total = torch.zeros_like(reference)
     chunk = POSITIVE_DRAWS if bits.limit else CHUNK
     for first in range(0, POSITIVE_DRAWS, chunk):
@@ -115,7 +119,7 @@ def _gradient(bits: _NoisyBits, reference: torch.Tensor, unrelated: torch.Tensor
     return total
 
 
-def _inner_attack(bits: _NoisyBits, reference: torch.Tensor, ball: float) -> torch.Tensor:
+def _inner_attack(bits: _NoisyBits, reference: torch.Tensor, ball: float, step: float) -> torch.Tensor:
     """A query perturbation that moves the soft distance up."""
     with torch.no_grad():
         target = bits(reference, 1)
@@ -125,5 +129,5 @@ def _inner_attack(bits: _NoisyBits, reference: torch.Tensor, ball: float) -> tor
         query = (reference + attack).clamp(0, 1)
         distance = soft_distance(bits(query, 1), target).sum()
         gradient = torch.autograd.grad(distance, attack)[0]
-        attack = (attack.detach() + STEP_SIZE * gradient.sign()).clamp(-ball, ball)
+        attack = (attack.detach() + step * gradient.sign()).clamp(-ball, ball)
     return attack

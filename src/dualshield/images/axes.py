@@ -20,7 +20,8 @@ Filter = Literal["box", "bilinear", "bicubic", "lanczos"]
 
 
 def _box(x: Matrix) -> Matrix:
-    return ((x >= -0.5) & (x < 0.5)).astype(np.float64)
+    # A pixel on the edge of two boxes belongs to the left one, as the range of `resize` has it.
+    return ((x > -0.5) & (x <= 0.5)).astype(np.float64)
 
 
 def _triangle(x: Matrix) -> Matrix:
