@@ -95,9 +95,13 @@ def test_folders_that_cannot_be_used(tmp_path: Path, data: Path) -> None:
     ):
         with pytest.raises(InputError, match=message):
             gather(folders, limit)
-    for skip, message in ((-1, "skip -1 is negative"), (3, "photos has 3 readable images: to skip 3 leaves none")):
+    for folder, skip, message in (
+        (data, -1, "skip -1 is negative"),
+        (data, 3, "photos has 3 readable images: to skip 3 leaves none"),
+        (damaged, 1, "none of its 1 images can be read; the last: damaged/x.png"),
+    ):
         with pytest.raises(InputError, match=message):
-            gather([data], 2, skip=skip)
+            gather([folder], 2, skip=skip)
 
 
 def test_an_image_that_changed_meanwhile_is_refused(data: Path) -> None:

@@ -140,6 +140,7 @@ def test_known_queries_meet_the_same_codes_of_a_paired_reference() -> None:
     assert selecting.drawn is drawn
     assert (selecting.first, certifying.first, certifying.split(5)[1].first) == (0, 50, 55)
     assert torch.equal(drawn.part(0, 450)[60:70], drawn.part(60, 10))
+    assert drawn.part(0, 450)[60:70].data_ptr() == drawn.part(60, 10).data_ptr()  # in one piece
     with pytest.raises(ValueError, match="451 votes, but only 450 codes"):
         drawn.part(0, 451)
     code = matcher_for(hash_).enroll_code(ONE)

@@ -136,7 +136,7 @@ def gather(
     codes, pixels = [], []
     pdq = get_hash("pdq")
     for name, files in zip(names, listed, strict=True):
-        place = 0
+        place, reason = 0, ""
         for file in files:
             if place == skip + limit:
                 break
@@ -144,8 +144,9 @@ def gather(
             try:
                 data, image = _read(file, f"{name}/{file.name}")
             except ImageError as error:
+                reason = str(error)
                 if place >= skip:
-                    unreadable.append(Unreadable(f"{name}/{file.name}", str(error)))
+                    unreadable.append(Unreadable(f"{name}/{file.name}", reason))
                 continue
             if place >= skip:
                 pictures.append(Picture(name, file.name, place, file, hashlib.sha256(data).hexdigest()))
@@ -153,7 +154,7 @@ def gather(
                 pixels.append(hashlib.sha256(image.to_8bit().tobytes()).digest())
             place += 1
         if not place:
-            raise InputError(f"{name}: none of its {len(files)} images can be read; the last: {unreadable[-1].reason}")
+            raise InputError(f"{name}: none of its {len(files)} images can be read; the last: {reason}")
         if place <= skip:
             raise InputError(f"{name} has {place} readable images: to skip {skip} leaves none; use a smaller --skip")
     duplicates = _duplicates(pictures, torch.stack(codes), pixels)

@@ -16,7 +16,7 @@ from dualshield.evaluation.datasets import ALL
 from dualshield.evaluation.records import Record, Run
 from dualshield.evaluation.resume import CIRCUMSTANCES, IMAGES, difference
 
-# What may differ: where each run begins, how far it goes, when and where it was made.
+# What each run has for itself: where it begins, how far it goes, when and where it was made.
 OWN = ("skip", "limit", *CIRCUMSTANCES)
 LISTED = ("unreadable", "duplicates", "warnings")
 
