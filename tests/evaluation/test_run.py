@@ -20,7 +20,7 @@ from dualshield.evaluation.metrics import Results
 from dualshield.evaluation.plan import Plan, label
 from dualshield.evaluation.protocol import Protocol
 from dualshield.evaluation.records import CONFIG, RESULTS, Key, Run
-from dualshield.evaluation.run import Estimate, Piece, Summary, evaluate
+from dualshield.evaluation.run import Summary, evaluate
 from dualshield.hardening.harden import Hardener
 from dualshield.images import CanonicalImage, load_image
 from evaluation.interrupted import Killed, killed_at, results
@@ -385,19 +385,6 @@ def test_a_card_is_called_by_its_name_alone() -> None:
     assert label("/home/me/my hash.yaml") == "my_hash"
     assert label("../../evil/...yaml") == "_"
     assert label("pdq+neuralhash") == "pdq+neuralhash"
-
-
-def test_the_time_left_is_that_of_pieces_of_the_same_kind() -> None:
-    def piece(part: str, variant: str) -> Piece:
-        return Piece("", (Key(part, "pdq", variant, "d", "i", ""),), lambda missing: iter(()))
-
-    slow, quick, new = piece("blackbox", "ours"), piece("certified", "ours"), piece("blackbox", "original")
-    unlike = piece("collisions", "ours")
-    estimate = Estimate({slow.kind: 3, quick.kind: 5, new.kind: 2, unlike.kind: 100})
-    assert estimate.seconds() is None
-    estimate.done(slow, 10.0)
-    estimate.done(quick, 1.0)
-    assert estimate.seconds() == pytest.approx(2 * 10 + 4 * 1 + 2 * 10 + 100 * 1)
 
 
 def test_hashes_that_decide_together_are_certified_together(

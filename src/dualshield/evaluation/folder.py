@@ -2,6 +2,7 @@
 
     config.json                                       what the run is; a resumed one is the same, or has more images
     results.jsonl                                     one line per finished piece, see `records`
+    times.jsonl                                       how long pieces took, for the time left after an interruption
     images/original/DATASET/IMAGE.png                 for the report's gallery, 8-bit canonical images like all here
     images/published/HASH/VARIANT/DATASET/IMAGE.png   as published; hardened ones until the run is finished
     images/attacked/PART/HASH/VARIANT/DATASET/IMAGE/BUDGET.png

@@ -39,6 +39,7 @@ PARTS: tuple[Part, ...] = get_args(Part)
 SET_PARTS = ("collisions", "fid")
 CONFIG = "config.json"
 RESULTS = "results.jsonl"
+TIMES = "times.jsonl"
 
 
 class Key(NamedTuple):

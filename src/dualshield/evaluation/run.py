@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from statistics import fmean
 from typing import Any, NamedTuple
 
 from dualshield.attacks.victim import Against
 from dualshield.errors import InputError
 from dualshield.evaluation import attacked, certified, collided, distribution, provenance, quality, transformed
 from dualshield.evaluation.datasets import Picture, Pool, gather
+from dualshield.evaluation.estimate import Estimate, Kind
 from dualshield.evaluation.extras import Extras
 from dualshield.evaluation.folder import FORMAT, RunFiles, RunFolder
 from dualshield.evaluation.laboratory import Laboratory, Subject
 from dualshield.evaluation.plan import HARDENED, Plan, label
-from dualshield.evaluation.records import Key
+from dualshield.evaluation.records import TIMES, Key
 from dualshield.evaluation.workers import Event, Finished, Group, Known, Runner, Started, share
 from dualshield.hashes.registry import get_hash, split_names
 
@@ -58,8 +58,8 @@ class Piece:
     work: Callable[[tuple[Key, ...]], Iterator[tuple[Key, dict[str, Any]]]]
 
     @property
-    def kind(self) -> tuple[str, str, str]:
-        """Pieces of one kind take about the same time."""
+    def kind(self) -> Kind:
+        """For the time left."""
         first = self.keys[0]
         return first.hash, first.variant, first.part
 
@@ -68,36 +68,6 @@ class Piece:
         """Pieces about one image belong together; those about sets have no image."""
         first = self.keys[0]
         return first.hash, first.dataset, first.image
-
-
-@dataclass
-class Estimate:
-    """How long the rest will take, from what pieces of the same kind took."""
-
-    left: dict[tuple[str, str, str], int]
-    jobs: int = 1
-    spent: dict[tuple[str, str, str], list[float]] = field(default_factory=dict)
-
-    def done(self, piece: Piece, seconds: float) -> None:
-        """One piece less."""
-        self.left[piece.kind] -= 1
-        self.spent.setdefault(piece.kind, []).append(seconds)
-
-    def seconds(self) -> float | None:
-        """None as long as nothing was done. A kind not met yet is taken to be like its part, or like the quickest.
-
-        For most of a run only collisions and FID have not been met, and they are quick.
-        """
-        if not self.spent:
-            return None
-        return sum(count * self._mean(kind) for kind, count in self.left.items()) / self.jobs
-
-    def _mean(self, kind: tuple[str, str, str]) -> float:
-        alike = [times for known, times in self.spent.items() if known == kind]
-        alike = alike or [times for known, times in self.spent.items() if known[2] == kind[2]]
-        if not alike:
-            return min(fmean(times) for times in self.spent.values())
-        return fmean(seconds for times in alike for seconds in times)
 
 
 @dataclass(frozen=True)
@@ -141,7 +111,8 @@ def evaluate(
             events = _alone(pieces, todo, folder)
         else:
             events = _shared(pieces, todo, folder, jobs, partial(_runner, plan, pool, folder.path))
-        _follow(events, pieces, todo, folder, Estimate(_count(pieces, todo), jobs), progress)
+        estimate = Estimate([pieces[number].kind for number in todo], jobs, folder.path / TIMES)
+        _follow(events, pieces, todo, folder, estimate, progress)
         if not plan.keep_images:
             folder.clean([picture for picture in pool.pictures if picture.index < plan.protocol.gallery])
     finally:
@@ -165,16 +136,11 @@ def _follow(
         if isinstance(event, Started):
             progress(pieces[event.piece].what, done, len(pieces), estimate.seconds())
         elif isinstance(event, Finished):
-            estimate.done(pieces[event.piece], event.seconds)
+            estimate.done(pieces[event.piece].kind, event.seconds)
             done += 1
         else:
             folder.append(*event)
     progress("finished", len(pieces), len(pieces), 0.0)
-
-
-def _count(pieces: Sequence[Piece], todo: Sequence[int]) -> dict[tuple[str, str, str], int]:
-    kinds = [pieces[number].kind for number in todo]
-    return {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
 
 
 def _alone(pieces: Sequence[Piece], numbers: Iterable[int], folder: RunFiles) -> Iterator[Event]:
