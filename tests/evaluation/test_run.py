@@ -387,6 +387,23 @@ def test_a_card_is_called_by_its_name_alone() -> None:
     assert label("pdq+neuralhash") == "pdq+neuralhash"
 
 
+def test_the_time_left_is_known_as_soon_as_a_run_is_resumed(
+    data: Path, tmp_path: Path, small: Protocol, no_extras: None
+) -> None:
+    plan = Plan(("pdq",), ("smoothing",), ("certified",), small, limit=3)
+    with pytest.raises(Killed):
+        evaluate(plan, [data], tmp_path / "run", progress=killed_at(2))
+    told: list[float | None] = []
+
+    def listen(what: str, done: int, total: int, left: float | None) -> None:
+        if "certified" in what:
+            told.append(left)
+
+    evaluate(plan, [data], tmp_path / "run", resume=True, progress=listen)
+    assert told
+    assert told[0] is not None
+
+
 def test_hashes_that_decide_together_are_certified_together(
     data: Path, tmp_path: Path, small: Protocol, no_extras: None, network_name: str
 ) -> None:

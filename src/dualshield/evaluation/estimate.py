@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -19,9 +20,7 @@ class Estimate:
     """Counts pieces down. With a ``file`` it knows what earlier sittings of the run took, and tells later ones."""
 
     def __init__(self, kinds: Iterable[Kind], jobs: int = 1, file: Path | None = None) -> None:
-        self._left: dict[Kind, int] = {}
-        for kind in kinds:
-            self._left[kind] = self._left.get(kind, 0) + 1
+        self._left = Counter(kinds)
         self._jobs = jobs
         self._file = file
         self._before = _read(file) if file else {}
