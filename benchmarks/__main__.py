@@ -25,9 +25,8 @@ from dualshield.hashes import PerceptualHash, get_hash
 from dualshield.images import CanonicalImage, load_image
 from dualshield.images.samples import sample_photos
 from dualshield.smoothing.config import MatcherConfig
-from dualshield.smoothing.matcher import SmoothedMatcher
+from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.noise import GaussianSource
-from dualshield.smoothing.profile import default_config
 
 REQUIRED = {"pdq fixed": 500.0, "neuralhash fixed": 10.0, "neuralhash target": 300.0, "neuralhash draws": 0.7}
 
@@ -41,20 +40,21 @@ def seconds(work: Callable[[], Any]) -> float:
 
 def deployed(hash_: PerceptualHash, photo: CanonicalImage, n: int) -> tuple[MatcherConfig, float]:
     """The shipped profile with the sigma that it gives this reference, and how long enrolling took (once, for good)."""
-    matcher = SmoothedMatcher(hash_, replace(default_config(hash_.name), n=n))
-    matcher.enroll(photo)
+    deployment = deploy(hash_, n=n)
+    deployment.enroll(photo)
     started = time.perf_counter()
-    reference = matcher.enroll(photo)
-    return replace(matcher.config, sigma=reference.sigma), time.perf_counter() - started
+    reference = deployment.enroll(photo)
+    elapsed = time.perf_counter() - started
+    return replace(deployment.members[0].config, sigma=reference.sigma), elapsed
 
 
 def certificate_seconds(hash_: PerceptualHash, photo: CanonicalImage, config: MatcherConfig, repeats: int) -> float:
     """Best of a few certificates of an enrolled reference; the engine stays loaded."""
-    matcher = SmoothedMatcher(hash_, config)
-    reference = matcher.enroll(photo)
+    deployment = deploy(hash_, config=config)
+    reference = deployment.enroll(photo)
 
     def certify() -> None:
-        result = matcher.match(reference, photo)
+        result = deployment.match(reference, photo)
         assert result.decision == "match", result
 
     certify()
@@ -65,7 +65,7 @@ def network_ratio(hash_: PerceptualHash, photo: CanonicalImage, sigma: float, lo
     """Draws per second of the whole stream over those of the bare network on ready-made batches."""
     import openvino as ov
 
-    matcher = SmoothedMatcher(hash_, MatcherConfig(sigma=sigma, lowpass=lowpass))
+    (matcher,) = deploy(hash_, config=MatcherConfig(sigma=sigma, lowpass=lowpass)).matchers
     batch, draws = matcher.engine.batch_size, 480
     features = torch.rand(batch, *hash_.front_end.shape).numpy() * 2 - 1
     model = ov.convert_model(hash_.network, example_input=torch.from_numpy(features))

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.radii import load
 from dualshield.attacks.space import saved
-from dualshield.hashes import get_hash
-from dualshield.images import CanonicalImage, list_images, load_image
+from dualshield.images import CanonicalImage, list_images
 from dualshield.smoothing.config import PAPER, PAPER_LIMIT
+from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.noise import GaussianSource
 
@@ -31,14 +32,8 @@ LAW_DRAWS = 20_000
 
 def share(matcher: SmoothedMatcher, image: CanonicalImage, query: CanonicalImage, draws: int, seed: int) -> float:
     """Of votes that match."""
-    source = GaussianSource.from_seed(seed)
-    reference = matcher.enroll(image)
-    queries = matcher.sampler.codes(query.pixels, reference.sigma, draws, source)
-    votes = [
-        ((codes ^ other).sum(-1) <= matcher.hash.max_distance).float()
-        for codes, other in reference.pair(queries, draws, matcher.sampler, source)
-    ]
-    return float(sum(part.sum() for part in votes)) / draws
+    noise = GaussianSource.for_work(seed, image.name)
+    return matcher.count(matcher.enroll(image.pixels), query.pixels, draws, noise) / draws
 
 
 def at_the_boundary(matcher: SmoothedMatcher, image: CanonicalImage, other: CanonicalImage) -> CanonicalImage:
@@ -58,13 +53,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, action="append", required=True)
     parser.add_argument("--draws", type=int, default=1500)
     options = parser.parse_args()
-    hash_ = get_hash("pdq")
-    law, drawn = SmoothedMatcher(hash_, PAPER_LIMIT), SmoothedMatcher(hash_, PAPER)
+    (law,), (drawn,) = (deploy("pdq", config=config).matchers for config in (PAPER_LIMIT, PAPER))
     scores, ratios = [], []
     for folder in options.data:
         files = list_images(folder)
         for index in range(PER_FOLDER):
-            image, other = (load_image(files[(start + index) % len(files)]) for start in (FIRST, BLENDED))
+            image, other = (load(files[(start + index) % len(files)]) for start in (FIRST, BLENDED))
             image = replace(image, pixels=saved(image.pixels))
             query = at_the_boundary(law, image, other)
             started = time.perf_counter()

@@ -20,11 +20,11 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks.__main__ import certificate_seconds, deployed
+from benchmarks.radii import load
 from dualshield.hashes import PerceptualHash, efficientnet_lite, get_hash
 from dualshield.images import CanonicalImage, FrontEnd, list_images, load_image
-from dualshield.smoothing.matcher import SmoothedMatcher
+from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.noise import GaussianSource
-from dualshield.smoothing.profile import default_config
 from dualshield.transforms import LOWEST_INTENSITY, Transform
 
 PAIRS = 2000
@@ -94,9 +94,12 @@ def measure(hash_: PerceptualHash, files: list[Path], seed: int) -> list[tuple[i
 
 def smoothed_matches(hash_: PerceptualHash, pairs: list[tuple[CanonicalImage, CanonicalImage]], seed: int) -> int:
     """How many of these pairs the deployed matcher says match."""
-    config = replace(default_config(hash_.name), target_radius=0.0)
-    matcher = SmoothedMatcher(hash_, config, source=GaussianSource.from_seed(seed))
-    return sum(matcher.match(matcher.enroll(one), two).decision == "match" for one, two in pairs)
+    deployment = deploy(hash_, target_radius=0.0)
+    results = (
+        deployment.match(deployment.enroll(one), two, noise=GaussianSource.for_work(seed, one.name, two.name))
+        for one, two in pairs
+    )
+    return sum(result.decision == "match" for result in results)
 
 
 def main() -> None:
@@ -114,7 +117,7 @@ def main() -> None:
     print(f"{len(files)} images, hash {options.hash}, threshold {hash_.threshold:g}, seed {options.seed}\n")
     nearest = measure(hash_, files, options.seed)
     step = max(1, len(nearest) // max(1, options.smoothed))
-    pairs = [(load_image(files[i]), load_image(files[j])) for i, j in nearest[::step]]
+    pairs = [(load(files[i]), load(files[j])) for i, j in nearest[::step]]
     print(f"\nneighbours that match when smoothed: {smoothed_matches(hash_, pairs, options.seed)} of {len(pairs)}")
     for file in files[:: max(1, len(files) // TIMED)][:TIMED]:
         photo = load_image(file)

@@ -9,7 +9,9 @@ paper's transformations at their lowest intensity that the deployed matcher does
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 
@@ -20,13 +22,13 @@ from dualshield.files import write_atomically
 from dualshield.hardening.harden import HardenedImage, Hardener
 from dualshield.images import CanonicalImage, list_images, load_image
 from dualshield.images.preview import preview_files
-from dualshield.smoothing.config import MatcherConfig
-from dualshield.smoothing.matcher import SmoothedMatcher
+from dualshield.smoothing.deploy import deploy
+from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.noise import GaussianSource
-from dualshield.smoothing.profile import default_config
 from dualshield.transforms import LOWEST_INTENSITY
 
 RESAVED = 85
+Noise = Callable[..., GaussianSource]  # of each piece of work, by its labels
 
 
 @dataclass(frozen=True)
@@ -56,35 +58,29 @@ def resaved(data: bytes) -> CanonicalImage:
     return load_image(file.getvalue())
 
 
-def evasion(decider: SmoothedMatcher, image: CanonicalImage) -> float:
+def evasion(deciding: Deployment, image: CanonicalImage, noise: Noise) -> float:
     """The share of the mildest transformations that escape; abstentions count."""
-    reference = decider.enroll(image)
-    decisions = [
-        decider.match(reference, CanonicalImage(t(image.pixels, seed=2026), t.name)).decision for t in LOWEST_INTENSITY
-    ]
+    reference = deciding.enroll(image)
+    decisions = [deciding.match(reference, t(image, seed=2026), noise=noise(t.name)).decision for t in LOWEST_INTENSITY]
     return float(np.mean([decision != "match" for decision in decisions]))
 
 
-def plain_evasion(matcher: SmoothedMatcher, image: CanonicalImage, threshold: float) -> float:
+def plain_evasion(deployment: Deployment, image: CanonicalImage, threshold: float) -> float:
     """The same for the plain hash."""
-    hash_ = matcher.plain_hash.with_threshold(threshold)
+    hash_ = deployment.hashes[0].with_threshold(threshold)
     code = hash_.code(image.pixels)
     return float(np.mean([not hash_.matches(hash_.code(t(image.pixels, seed=2026)), code) for t in LOWEST_INTENSITY]))
 
 
-def decider(matcher: SmoothedMatcher, config: MatcherConfig, seed: int) -> SmoothedMatcher:
-    """The same matcher, which only decides: a few draws instead of N."""
-    source = GaussianSource.from_seed(seed)
-    return SmoothedMatcher(matcher.plain_hash, replace(config, target_radius=0.0), source=source)
-
-
-def measure(hardener: Hardener, file: Path, name: str, deciders: list[SmoothedMatcher]) -> tuple[Row, HardenedImage]:
+def measure(hardener: Hardener, file: Path, default: Deployment, noise: Noise) -> tuple[Row, HardenedImage]:
     """Harden one image and look at it from every side."""
-    matcher = hardener.matchers[name]
-    image = hardener.harden(file)
+    deployment = hardener.deployment
+    # Transformations only have to be decided, which takes a few draws instead of N.
+    deciding, deciding_by_default = (found.with_config(target_radius=0.0) for found in (deployment, default))
+    image = hardener.harden(file, noise=noise("harden"))
     again = resaved(image.data)
     report = image.report
-    result = matcher.match(matcher.enroll(again), again)
+    result = deployment.match(deployment.enroll(again), again, noise=noise("resaved"))
     return Row(
         ssim=report.ssim,
         psnr=report.psnr,
@@ -95,10 +91,10 @@ def measure(hardener: Hardener, file: Path, name: str, deciders: list[SmoothedMa
         resaved=result.radius if result.decision == "match" else 0.0,
         seconds=report.seconds,
         certifying=report.seconds_certifying,
-        plain_evaded=plain_evasion(matcher, image.original, 0.2),
-        evaded_before=evasion(deciders[0], image.original),
-        evaded_after=evasion(deciders[0], image.hardened),
-        default_evaded_after=evasion(deciders[1], image.hardened),
+        plain_evaded=plain_evasion(deployment, image.original, 0.2),
+        evaded_before=evasion(deciding, image.original, partial(noise, "before")),
+        evaded_after=evasion(deciding, image.hardened, partial(noise, "after")),
+        default_evaded_after=evasion(deciding_by_default, image.hardened, partial(noise, "after, by default")),
     ), image
 
 
@@ -114,19 +110,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--out", type=Path, help="a folder for previews, to be looked at")
     options = parser.parse_args()
-    hardener = Hardener(
-        [options.hash],
-        preset=options.preset,
-        strength=options.strength,
-        n=options.n,
-        source=GaussianSource.from_seed(options.seed),
-    )
-    matcher = hardener.matchers[options.hash]
-    deciders = [decider(matcher, config, options.seed + 1) for config in (matcher.config, default_config(options.hash))]
+    default = deploy(options.hash)
+    deployment = deploy(options.hash, sigma="auto", n=options.n)
+    hardener = Hardener(deployment, preset=options.preset, strength=options.strength)
     rows = []
     for folder in options.data:
         for file in list_images(folder)[: options.per_folder]:
-            row, image = measure(hardener, file, options.hash, deciders)
+            noise = partial(GaussianSource.for_work, options.seed, f"{folder.name}/{file.name}")
+            row, image = measure(hardener, file, default, noise)
             rows.append(row)
             print(
                 f"{folder.name}/{file.name}: SSIM {row.ssim:.4f}, l_inf {row.linf:.0f}, l2 {row.l2:.1f}, radius "

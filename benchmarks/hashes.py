@@ -23,29 +23,32 @@ from benchmarks import synthetic
 from dualshield.hashes.registry import BUILT_IN
 from dualshield.images import load_image
 from dualshield.images.samples import sample_photos
+from dualshield.smoothing.config import DEFAULT_N, MatcherConfig
+from dualshield.smoothing.deploy import UNCALIBRATED_SIGMA
 from dualshield.smoothing.engines import make_engine
 from dualshield.smoothing.noise import GaussianSource
-from dualshield.smoothing.profile import default_config
+from dualshield.smoothing.profile import find_profile
 from dualshield.smoothing.sampler import Sampler
-from dualshield.smoothing.statistics import probability_for, proves
+from dualshield.smoothing.sequential import TargetRadiusTest, looks
 
 ROUNDS = 5
 ROUND_SECONDS = 2.0
 
 
 def unanimous_draws(alpha: float) -> int:
-    """The fewest draws that prove a radius of one sigma, if all of them agree; each class gets half of alpha."""
-    null = probability_for(1.0, 1.0)
-    return next(n for n in range(1, 100_000) if proves(n, n, null, alpha / 2))
+    """After how many draws a radius of one sigma is proven, if all of them agree."""
+    test = TargetRadiusTest(1.0, 1.0, alpha, DEFAULT_N)
+    return next(draws for draws in looks(DEFAULT_N) if test.look(draws, draws) is not None)
 
 
 def measure(name: str) -> dict[str, Any]:
     """One hash in this process."""
     hash_, real = synthetic.load(name)
-    config = default_config(name)
+    # By name, not as it would be deployed: synthetic weights are of no version that was calibrated.
+    profile = find_profile(name)
+    config = profile.config() if profile else MatcherConfig(sigma=UNCALIBRATED_SIGMA)
     hash_ = hash_.with_lowpass(config.lowpass)
-    hash_.network.requires_grad_(False)
-    sigma = config.sigma if isinstance(config.sigma, float) else config.sigma_grid[-1]
+    sigma = max(config.sigmas)
     pixels = load_image(sample_photos()[0]).pixels
     source = GaussianSource.secret()
     started = time.perf_counter()

@@ -9,15 +9,19 @@ import argparse
 import time
 from collections import deque
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from dualshield.hashes import get_hash
-from dualshield.images import list_images, load_image
-from dualshield.smoothing.matcher import SmoothedMatcher
+from dualshield.images import CanonicalImage, list_images, load_image
+from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.noise import GaussianSource
-from dualshield.smoothing.profile import find_profile
+
+
+def load(file: Path) -> CanonicalImage:
+    """Named by folder and file, wherever they lie: pairs then have the same noise on every machine."""
+    return replace(load_image(file), name=f"{file.parent.name}/{file.name}")
 
 
 def main() -> None:
@@ -30,39 +34,40 @@ def main() -> None:
     parser.add_argument("--unrelated", type=int, default=4, help="unrelated queries per reference")
     parser.add_argument("--seed", type=int, default=2026)
     options = parser.parse_args()
-    profile = find_profile(options.hash)
-    assert profile is not None, f"no profile of {options.hash} in the package"
+    noise = partial(GaussianSource.for_work, options.seed)  # of each pair, whatever was measured before
     per_folder = options.limit // len(options.data) if options.limit else None
     files = [file for folder in options.data for file in list_images(folder)[:per_folder]]
     print(f"{len(files)} images, hash {options.hash}, seed {options.seed}")
     print(
-        "| sigma | mean radius | median | minimum | certified matches | unrelated pairs no_match | seconds per pair |"
+        "| sigma | mean radius | median | minimum | mean detected radius | certified matches "
+        "| unrelated pairs no_match | seconds per pair |"
     )
-    print("|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|")
     for choice in options.sigma or ["profile", "auto"]:
-        config = profile.widest_config() if choice == "auto" else profile.config()
-        matcher = SmoothedMatcher(get_hash(options.hash), config, source=GaussianSource.from_seed(options.seed))
+        deployment = deploy(options.hash, sigma="auto" if choice == "auto" else None)
+        assert deployment.members[0].profile is not None, f"no profile of {options.hash}"
         # Unrelated pairs only have to be decided, which takes a few draws instead of N.
-        decider = SmoothedMatcher(
-            get_hash(options.hash),
-            replace(config, target_radius=0.0),
-            source=GaussianSource.from_seed(options.seed + 1),
-        )
-        radii, rejected, elapsed = [], [], []
-        earlier = deque((load_image(file) for file in files[-options.unrelated :]), maxlen=options.unrelated)
+        deciding = deployment.with_config(target_radius=0.0)
+        radii, detected, rejected, elapsed = [], [], [], []
+        earlier = deque((load(file) for file in files[-options.unrelated :]), maxlen=options.unrelated)
         for file in files:
-            image = load_image(file)
+            image = load(file)
             started = time.perf_counter()
-            reference = matcher.enroll(image)
-            result = matcher.match(reference, image)
+            reference = deployment.enroll(image)
+            result = deployment.match(reference, image, noise=noise(image.name))
             elapsed.append(time.perf_counter() - started)
-            radii.append(result.radius if result.decision == "match" else 0.0)
-            rejected += [decider.match(reference, other).decision == "no_match" for other in earlier]
+            matches = result.decision == "match"
+            radii.append(result.radius if matches else 0.0)
+            detected.append(result.radius_detected if matches else 0.0)
+            rejected += [
+                deciding.match(reference, other, noise=noise(image.name, other.name)).decision == "no_match"
+                for other in earlier
+            ]
             earlier.append(image)
         matched = sum(radius > 0 for radius in radii)
         print(
-            f"| {choice} | {np.mean(radii):.4f} | {np.median(radii):.4f} | {min(radii):.4f} | {matched}/{len(radii)} "
-            f"| {sum(rejected)}/{len(rejected)} | {np.mean(elapsed):.2f} |",
+            f"| {choice} | {np.mean(radii):.4f} | {np.median(radii):.4f} | {min(radii):.4f} | {np.mean(detected):.4f} "
+            f"| {matched}/{len(radii)} | {sum(rejected)}/{len(rejected)} | {np.mean(elapsed):.2f} |",
             flush=True,
         )
 

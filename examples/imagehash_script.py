@@ -16,8 +16,7 @@ import dualshield as ds
 def main(reference: str, query: str) -> None:
     """Print the decision on one pair."""
     hash_ = ds.black_box(lambda image: imagehash.phash(image).hash, name="imagehash-perceptual", bits=64, side=128)
-    matcher = ds.SmoothedMatcher(hash_, ds.MatcherConfig(sigma=1.0, n=1000))
-    result = matcher.match(matcher.enroll(ds.load_image(reference)), ds.load_image(query))
+    result = ds.match(reference, query, hash=hash_, sigma=1.0, n=1000)
     print(f"{result.decision} within an l2 radius of {result.radius:.3f}")
 
 

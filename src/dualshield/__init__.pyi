@@ -1,5 +1,6 @@
 # The public names and where they are defined; `__init__.py` reads this file.
 
+from . import attacks, transforms
 from .errors import (
     CardError,
     CodeError,
@@ -9,53 +10,76 @@ from .errors import (
     MissingDependencyError,
     MissingError,
     MissingWeightsError,
+    NothingToAttackError,
+    UnusableReferenceError,
+    WeightsError,
 )
+from .evaluation.evaluate import evaluate
 from .hardening.harden import HardenedImage, Hardener, HardeningReport, harden
-from .hashes import PerceptualHash, get_hash, hash_names, list_hashes
+from .hashes import HashState, PerceptualHash, get_hash, hash_names, list_hashes
 from .hashes.blackbox import black_box
 from .hashes.blackbox_command import command_hash
-from .images import CanonicalImage, FrontEnd, load_image
+from .images import CanonicalImage, FrontEnd, ImageLike, as_image, load_image
+from .smoothing.calibrate import calibrate
+from .smoothing.calibration import CalibrationPlan
 from .smoothing.config import PAPER, MatcherConfig
-from .smoothing.ensemble import EnsembleMatcher, EnsembleResult
-from .smoothing.matcher import MatchResult, SmoothedMatcher
+from .smoothing.deploy import HashLike, deploy, match
+from .smoothing.deployment import Deployment, Member
 from .smoothing.noise import GaussianSource
-from .smoothing.profile import Profile, default_config
+from .smoothing.profile import Profile
 from .smoothing.reference import Reference
+from .smoothing.result import MatchResult, MemberResult
 from .smoothing.statistics import Decision
+from .verification.verify import Verification, verify
 
 __version__: str
 
 __all__ = [
     "PAPER",
+    "CalibrationPlan",
     "CanonicalImage",
     "CardError",
     "CodeError",
     "Decision",
+    "Deployment",
     "DualShieldError",
-    "EnsembleMatcher",
-    "EnsembleResult",
     "FrontEnd",
     "GaussianSource",
     "HardenedImage",
     "Hardener",
     "HardeningReport",
+    "HashLike",
+    "HashState",
     "ImageError",
+    "ImageLike",
     "InputError",
     "MatchResult",
     "MatcherConfig",
+    "Member",
+    "MemberResult",
     "MissingDependencyError",
     "MissingError",
     "MissingWeightsError",
+    "NothingToAttackError",
     "PerceptualHash",
     "Profile",
     "Reference",
-    "SmoothedMatcher",
+    "UnusableReferenceError",
+    "Verification",
+    "WeightsError",
+    "as_image",
+    "attacks",
     "black_box",
+    "calibrate",
     "command_hash",
-    "default_config",
+    "deploy",
+    "evaluate",
     "get_hash",
     "harden",
     "hash_names",
     "list_hashes",
     "load_image",
+    "match",
+    "transforms",
+    "verify",
 ]

@@ -4,6 +4,7 @@
     ├── InputError                 2      something the caller gave us is wrong
     │   ├── ImageError             2      a file that cannot become a canonical image
     │   ├── CodeError              2      a hash code that does not fit the hash
+    │   ├── UnusableReferenceError 2      a kept reference that is damaged, or of another deployment
     │   ├── CardError              2      a hash card (YAML) or the model it names is wrong
     │   ├── WeightsError           2      a checkpoint that is not what it was given as
     │   └── NothingToAttackError   2      a pair that is already decided as an attack would have it
@@ -44,6 +45,10 @@ class ImageError(InputError):
 
 class CodeError(InputError):
     """A hash code of the wrong length or alphabet."""
+
+
+class UnusableReferenceError(InputError):
+    """A kept reference that is damaged, or was enrolled for another hash or configuration."""
 
 
 class CardError(InputError):

@@ -1,8 +1,9 @@
-"""Files that are written as a whole or not at all."""
+"""Files: written as a whole or not at all, read only where they are what they should be."""
 
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,3 +21,22 @@ def write_atomically(file: Path, data: bytes) -> None:
     finally:
         with suppress(OSError):
             partial.unlink()
+
+
+def read_limited(file: Path, most: int, kind: type[InputError] = InputError) -> bytes:
+    """The whole of a regular file of at most so many bytes; pipes and devices are refused without waiting for them."""
+    try:
+        # Non-blocking, because opening a pipe would wait for somebody to write into it.
+        handle = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise kind(f"{file} is not a regular file; give one that is")
+        with os.fdopen(handle, "rb") as opened:
+            data = opened.read(most + 1)
+    except FileNotFoundError as error:
+        raise kind(f"{file}: no such file; check the path") from error
+    except (OSError, ValueError) as error:
+        raise kind(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}; check its rights") from error
+    if len(data) > most:
+        raise kind(f"{file} has more than the {most:,} bytes that are read of such a file")
+    return data

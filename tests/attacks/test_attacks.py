@@ -10,17 +10,20 @@ import torch
 
 from conftest import Linear
 from dualshield.attacks import collision, eot, linearised, nes, pgd
+from dualshield.attacks.defence import Defence
 from dualshield.attacks.judge import LOST_BY_SAVING, judged
 from dualshield.attacks.objective import flip_margin, join_margin
 from dualshield.attacks.result import AttackResult, Budget
 from dualshield.attacks.space import project, saved, saved_within
-from dualshield.attacks.victim import Victim
+from dualshield.attacks.victim import Target, Victim
 from dualshield.errors import InputError
 from dualshield.hashes import PerceptualHash, get_hash
 from dualshield.images import CanonicalImage, FrontEnd
 from dualshield.smoothing.config import MatcherConfig
-from dualshield.smoothing.matcher import SmoothedMatcher
+from dualshield.smoothing.deploy import deploy
+from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.noise import GaussianSource
+from dualshield.smoothing.statistics import Decision
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +47,13 @@ def fine_hash() -> PerceptualHash:
 
 
 @pytest.fixture(scope="module")
-def smoothed(toy_hash: PerceptualHash) -> SmoothedMatcher:
-    config = MatcherConfig(sigma=1.0, n=400, target_radius=0.0)
-    return SmoothedMatcher(toy_hash, config, source=GaussianSource.from_seed(1))
+def smoothed(toy_hash: PerceptualHash) -> Deployment:
+    return deploy(toy_hash, config=MatcherConfig(sigma=1.0))
+
+
+def service(deployment: Deployment, reference: CanonicalImage, seed: int = 1) -> Target:
+    """The smoothed matcher as attackers meet it, on noise that can be repeated."""
+    return Defence(deployment, "smoothing").victim(reference, GaussianSource.from_seed(seed))
 
 
 def check(result: AttackResult, query: CanonicalImage, budget: float) -> None:
@@ -96,14 +103,12 @@ def test_pgd_cannot_win_with_next_to_nothing(toy_hash: PerceptualHash, photo: Ca
     assert result.steps == 10
 
 
-def test_eot_beats_smoothing_and_the_papers_attack_is_warned_about(
-    smoothed: SmoothedMatcher, photo: CanonicalImage
-) -> None:
+def test_eot_beats_smoothing_and_the_papers_attack_is_warned_about(smoothed: Deployment, photo: CanonicalImage) -> None:
     budget = Budget(30.0)
-    adaptive = eot.attack(Victim.smoothed(smoothed, photo), photo, budget, steps=40)
+    adaptive = eot.attack(service(smoothed, photo), photo, budget, steps=40)
     check(adaptive, photo, 30.0)
     assert adaptive.success
-    paper = pgd.attack(Victim.smoothed(smoothed, photo), photo, budget, steps=60)
+    paper = pgd.attack(service(smoothed, photo), photo, budget, steps=60)
     check(paper, photo, 30.0)
     assert pgd.NO_EOT in paper.warnings
     assert pgd.NO_EOT not in adaptive.warnings
@@ -139,10 +144,10 @@ def test_linearising_a_network_again_where_it_led(toy_hash: PerceptualHash, phot
 def test_eot_follows_the_deployed_mode_and_noise(
     toy_hash: PerceptualHash, photo: CanonicalImage, mode: str, noise: str
 ) -> None:
-    config = MatcherConfig(sigma=0.5, n=60, target_radius=0.0, alpha=0.05, bank_size=5)
+    config = MatcherConfig(sigma=0.5, alpha=0.05, bank_size=5)
     config = replace(config, reference_mode=mode, noise=noise)  # type: ignore[arg-type]
-    matcher = SmoothedMatcher(toy_hash, config, source=GaussianSource.from_seed(2))
-    victim = Victim.smoothed(matcher, photo)
+    (victim,) = service(deploy(toy_hash, config=config), photo, 2).members
+    assert victim.reference.mode == mode
     result = eot.attack(victim, photo, Budget(60.0), steps=10, draws=2)
     check(result, photo, 60.0)
     assert result.success
@@ -174,8 +179,8 @@ def test_nes_stops_at_its_limit(toy_hash: PerceptualHash, photo: CanonicalImage)
     assert result.steps == 3
 
 
-def test_nes_on_the_plain_score_of_a_smoothed_service(smoothed: SmoothedMatcher, photo: CanonicalImage) -> None:
-    result = nes.attack(Victim.smoothed(smoothed, photo), photo, Budget(90.0), max_queries=99, plain_score=True)
+def test_nes_on_the_plain_score_of_a_smoothed_service(smoothed: Deployment, photo: CanonicalImage) -> None:
+    result = nes.attack(service(smoothed, photo), photo, Budget(90.0), max_queries=99, plain_score=True)
     assert result.method == "nes-plain"
     check(result, photo, 90.0)
 
@@ -193,30 +198,30 @@ def test_collision_with_the_plain_hash(toy_hash: PerceptualHash, photos: list[Ca
 
 def test_no_attack_succeeds_inside_a_certified_radius(photos: list[CanonicalImage]) -> None:
     """PDQ as shipped, both classes: the budget is the certificate, the attacks are ours and random directions."""
-    hash_ = get_hash("pdq")
-    config = MatcherConfig(sigma=0.8, lowpass=64, n=1500)
-    matcher = SmoothedMatcher(hash_, config, source=GaussianSource.from_seed(3))
-    decider = SmoothedMatcher(
-        hash_, MatcherConfig(sigma=0.8, lowpass=64, n=2000, target_radius=0.0), source=GaussianSource.from_seed(4)
-    )
+    deployment = deploy("pdq", config=MatcherConfig(sigma=0.8, lowpass=64, n=1500))
+    noise = GaussianSource.from_seed(3)
     generator = torch.Generator().manual_seed(5)
     certified = 0
     for i, image in enumerate(photos):
         photo = CanonicalImage(saved(image.pixels), image.name)
         other = CanonicalImage(saved(photos[i - 1].pixels), "other")
-        result = matcher.match(matcher.enroll(photo), photo)
-        if result.decision == "match":
+        reference = deployment.enroll(photo)
+        result = deployment.match(reference, photo, noise=noise)
+        victim = service(deployment, photo, 4)
+        if result.decision is Decision.MATCH:
             certified += 1
-            victim = Victim.smoothed(decider, photo)
             attacked = eot.attack(victim, photo, Budget(result.radius), steps=20, draws=8)
             assert not attacked.success
             for _ in range(5):
                 delta = torch.randn(photo.pixels.shape, generator=generator)
                 delta = project(photo.pixels, delta * result.radius / delta.norm(), result.radius)
-                assert victim.decide(saved_within(photo.pixels, delta, result.radius)) == "match"
-        separate = matcher.match(matcher.enroll(photo), other)
-        assert separate.decision == "no_match"
-        collided = collision.attack(Victim.smoothed(decider, photo), other, Budget(separate.radius), steps=20, draws=8)
+                assert victim.decide(saved_within(photo.pixels, delta, result.radius)) is Decision.MATCH
+            # As far as the detected radius reaches, the matcher itself does not even abstain.
+            near = eot.attack(victim, photo, Budget(result.radius_detected), steps=20, draws=8)
+            assert deployment.match(reference, near.adversarial, noise=noise).decision is Decision.MATCH
+        separate = deployment.match(reference, other, noise=noise)
+        assert separate.decision is Decision.NO_MATCH
+        collided = collision.attack(victim, other, Budget(separate.radius), steps=20, draws=8)
         assert not collided.success
     assert certified >= 5
 

@@ -15,8 +15,8 @@ import torch
 
 from conftest import Linear
 from dualshield.attacks import collision, eot, nes, pgd, redteam
+from dualshield.attacks.defence import DECISION_DRAWS, Defence
 from dualshield.attacks.joint import JointVictim
-from dualshield.attacks.methods import DECISION_DRAWS, Defence
 from dualshield.attacks.objective import together
 from dualshield.attacks.redteam import Plan
 from dualshield.attacks.result import AttackResult, Budget
@@ -27,7 +27,8 @@ from dualshield.hardening import gradient
 from dualshield.hashes import PerceptualHash, get_hash
 from dualshield.images import CanonicalImage
 from dualshield.smoothing.config import PAPER, MatcherConfig
-from dualshield.smoothing.ensemble import EnsembleMatcher
+from dualshield.smoothing.deploy import deploy
+from dualshield.smoothing.deployment import Deployment, Member
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.statistics import Decision
 
@@ -55,6 +56,12 @@ def check(result: AttackResult, query: CanonicalImage) -> None:
     image = result.adversarial.pixels
     assert torch.equal(image, saved(image))
     assert float((image - query.pixels).double().norm()) <= result.budget
+
+
+def different(network_hash: PerceptualHash) -> Deployment:
+    """PDQ behind a low-pass and a network without one, under the same noise."""
+    config = MatcherConfig(sigma=0.8, n=1500)
+    return Deployment((Member(get_hash("pdq"), replace(config, lowpass=64)), Member(network_hash, config)))
 
 
 # -- evasion ------------------------------------------------------------------------------------------
@@ -102,9 +109,7 @@ def test_both_cost_more_than_each_alone(toy_hash: PerceptualHash, photo: Canonic
 
 
 def test_the_smoothed_service_is_evaded_at_once(network_hash: PerceptualHash, photo: CanonicalImage) -> None:
-    config = MatcherConfig(sigma=0.8, lowpass=64, n=400, target_radius=0.0)
-    matcher = EnsembleMatcher([(get_hash("pdq"), config), (network_hash, replace(config, lowpass=None))])
-    victim = JointVictim(Victim.smoothed(member, photo) for member in matcher.members)
+    victim = Defence(different(network_hash), "smoothing").victim(photo, GaussianSource.from_seed(6))
     result = eot.attack(victim, photo, Budget(30.0), steps=20)
     check(result, photo)
     assert result.success
@@ -114,14 +119,10 @@ def test_the_smoothed_service_is_evaded_at_once(network_hash: PerceptualHash, ph
 
 
 def test_no_attack_succeeds_inside_the_joint_certificate(network_hash: PerceptualHash, photo: CanonicalImage) -> None:
-    config = MatcherConfig(sigma=0.8, n=1500)
-    members = [(get_hash("pdq"), replace(config, lowpass=64)), (network_hash, config)]
-    matcher = EnsembleMatcher(members, source=GaussianSource.from_seed(1))
-    radius = matcher.match(matcher.enroll(photo), photo).radius
+    deployment = different(network_hash)
+    radius = deployment.match(deployment.enroll(photo), photo, noise=GaussianSource.from_seed(1)).radius
     assert radius > 1
-    deciding = [(hash_, replace(config, target_radius=0.0)) for hash_, config in members]
-    service = EnsembleMatcher(deciding, source=GaussianSource.from_seed(2))
-    victim = JointVictim(Victim.smoothed(member, photo) for member in service.members)
+    victim = Defence(deployment, "smoothing").victim(photo, GaussianSource.from_seed(2))
     assert not eot.attack(victim, photo, Budget(radius), steps=20).success
 
 
@@ -190,6 +191,23 @@ def test_an_undecided_member_makes_the_service_abstain(
         assert asked == who
 
 
+@pytest.mark.parametrize(
+    ("on_abstain", "said"), [("abstain", Decision.ABSTAIN), ("match", Decision.MATCH), ("no-match", Decision.NO_MATCH)]
+)
+def test_abstentions_of_the_service_are_those_of_the_deployment(
+    on_abstain: str, said: Decision, toy_hash: PerceptualHash, photo: CanonicalImage
+) -> None:
+    """One member never matches a flat image, the other tosses a coin."""
+    coin = replace(toy_hash, name="coin", bits=1, network=Linear(torch.linspace(-1, 1, 64)[None]), threshold=0.0)
+    deployment = deploy([toy_hash, coin], config=MatcherConfig(sigma=1.0), on_abstain=on_abstain)
+    flat = CanonicalImage(torch.full((3, 512, 512), 0.5), "flat")
+    result = deployment.match(deployment.enroll(photo), flat, noise=GaussianSource.from_seed(1))
+    assert [member.decision for member in result.members] == [Decision.NO_MATCH, Decision.ABSTAIN]
+    assert result.decision is said
+    victim = Defence(deployment, "smoothing").victim(photo, GaussianSource.from_seed(1))
+    assert victim.decide(flat.pixels) is said
+
+
 def test_a_collision_with_any_member_is_one(
     network_hash: PerceptualHash, photo: CanonicalImage, other: CanonicalImage
 ) -> None:
@@ -227,19 +245,19 @@ def test_members_pull_by_what_they_lack_not_by_the_length_of_their_gradients() -
 # -- the defence and the red team ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("protocol", ["default", "paper"])
-def test_members_of_a_defence_share_alpha_and_no_noise(network_name: str, protocol: Any, photo: CanonicalImage) -> None:
-    source = GaussianSource.from_seed(4)
-    defence = Defence(f"pdq+{network_name}", "smoothing", protocol=protocol, source=source)
-    defence.draw_from(GaussianSource.from_seed(5))
-    members = defence.victim(photo).members
+@pytest.mark.parametrize("parameters", ["profile", "paper"])
+def test_members_of_a_defence_share_alpha_and_no_noise(
+    network_name: str, parameters: Any, photo: CanonicalImage
+) -> None:
+    defence = Defence(deploy(f"pdq+{network_name}", parameters=parameters), "smoothing")
+    members = defence.victim(photo, GaussianSource.from_seed(5)).members
     matchers = [member.matcher for member in members if member.matcher is not None]
     assert [matcher.hash.name for matcher in matchers] == ["pdq", network_name]
     assert [matcher.config.alpha for matcher in matchers] == [PAPER.alpha / 2] * 2
     assert {(matcher.config.n, matcher.config.target_radius) for matcher in matchers} == {(DECISION_DRAWS, 0.0)}
-    draws = [matcher.source.fork("x").normal((4,)) for matcher in matchers]
+    draws = [member.noise.fork("x").normal((4,)) for member in members]
     assert not (draws[0] == draws[1]).any()
-    if protocol == "paper":
+    if parameters == "paper":
         assert {matcher.config.noise for matcher in matchers} == {"clipped"}
 
 
@@ -247,14 +265,15 @@ def test_ours_hardens_for_all_members(
     network_name: str, photo: CanonicalImage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gradient, "STEPS", 2)
-    defence = Defence(f"pdq+{network_name}", "ours", source=GaussianSource.from_seed(4))
-    published = defence.publish(photo)
+    defence = Defence(deploy(f"pdq+{network_name}"), "ours")
+    published = defence.publish(photo, GaussianSource.from_seed(4))
     assert torch.equal(published.pixels, saved(published.pixels))
     assert not torch.equal(published.pixels, photo.pixels)
-    hardener = defence._hardener
-    assert hardener is not None
-    assert list(hardener.matchers) == ["pdq", network_name]
-    assert defence.victim(published).decide(published.pixels) is Decision.MATCH
+    assert defence.hardener is not None
+    assert defence.hardener.deployment is defence.deployment
+    victim = defence.victim(published)
+    assert [member.hash.name for member in victim.members] == ["pdq", network_name]
+    assert victim.decide(published.pixels) is Decision.MATCH
 
 
 @pytest.mark.parametrize(
@@ -266,10 +285,19 @@ def test_ours_hardens_for_all_members(
         ("+", "unknown hash ''"),
     ],
 )
-def test_what_is_not_a_defence(name: str, message: str) -> None:
-    for against in ("original", "smoothing", "ours"):
-        with pytest.raises(InputError, match=message):
-            Defence(name, against)
+def test_what_is_not_a_deployment(name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        deploy(name)
+
+
+def test_the_service_under_other_noise_is_the_same_service(network_hash: PerceptualHash, photo: CanonicalImage) -> None:
+    victim = Defence(different(network_hash), "smoothing").victim(photo)
+    assert {member.noise.origin for member in victim.members} == {"secret"}
+    other = victim.with_noise(GaussianSource.from_seed(7))
+    assert {member.noise.origin for member in other.members} == {"seeded"}
+    assert [member.reference for member in other.members] == [member.reference for member in victim.members]
+    again = victim.with_noise(GaussianSource.from_seed(7))
+    assert again.distance(photo.pixels) == other.distance(photo.pixels)
 
 
 def test_a_member_without_gradient_is_named(network_hash: PerceptualHash, photo: CanonicalImage) -> None:
@@ -289,7 +317,8 @@ def test_a_resumed_search_gives_what_an_uninterrupted_one_gives(
     network_name: str, photo_files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redteam, "get_attack", lambda name: partial(eot.attack, steps=10))
-    plan = Plan(f"pdq+{network_name}", ("eot-pgd",), (4.0, 8.0, 30.0), ("smoothing",), search=True, seed=5)
+    deployment = deploy(f"pdq+{network_name}")
+    plan = Plan(deployment, ("eot-pgd",), (4.0, 8.0, 30.0), ("smoothing",), search=True, seed=5)
     rates = redteam.run(plan, photo_files[1:2], tmp_path / "whole")
     whole = _results(tmp_path / "whole")
     assert rates[2].success == 1.0

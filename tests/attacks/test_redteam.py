@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from dualshield.attacks.result import AttackResult, Budget
 from dualshield.attacks.victim import Victim
 from dualshield.errors import InputError, NothingToAttackError
 from dualshield.images import CanonicalImage, load_image
+from dualshield.smoothing.deploy import deploy
 
 BUDGETS = (1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 90.0, 180.0)
 COSTS = {"a.png": 0.5, "b.png": 7.0, "c.png": 30.0, "d.png": 1000.0}
@@ -40,13 +41,10 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
         def __init__(self, *_: object, **__: object) -> None:
             pass
 
-        def draw_from(self, source: object) -> None:
-            pass
-
-        def publish(self, image: str) -> str:
+        def publish(self, image: str, noise: object) -> str:
             return image
 
-        def victim(self, image: str) -> str:
+        def victim(self, image: str, noise: object) -> str:
             return image
 
     def attack(victim: str, query: str, budget: Any, *, seed: int) -> FakeResult:
@@ -62,7 +60,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
 
 
 def curve(files: list[str], *, search: bool, journal: Path | None = None) -> list[Rate]:
-    plan = Plan("pdq", ("eot-pgd",), BUDGETS, ("original",), search)
+    plan = Plan(deploy("pdq"), ("eot-pgd",), BUDGETS, ("original",), search)
     return redteam.run(plan, [Path("photos") / name for name in files], journal)
 
 
@@ -94,7 +92,7 @@ def test_a_search_resumes_where_it_stopped(tried: list[tuple[str, float]], tmp_p
 
 def test_a_resumed_run_gives_what_an_uninterrupted_one_gives(photo_files: list[Path], tmp_path: Path) -> None:
     """The smoothed matcher is random, and near the boundary its decisions are: all of them must be repeated."""
-    plan = Plan("pdq", ("eot-pgd",), (6.0, 9.0), ("smoothing",), seed=5)
+    plan = Plan(deploy("pdq"), ("eot-pgd",), (6.0, 9.0), ("smoothing",), seed=5)
     files = photo_files[1:3]
     redteam.run(plan, files, tmp_path / "whole")
     whole = _results(tmp_path / "whole")
@@ -135,7 +133,21 @@ def test_the_cost_lies_where_half_of_the_images_evade() -> None:
 def test_plans_are_checked() -> None:
     for budgets in ((), (2.0, 1.0), (1.0, 1.0), (0.0,)):
         with pytest.raises(InputError):
-            Plan("pdq", budgets=budgets)
+            Plan(deploy("pdq"), budgets=budgets)
+    name: Any = "pdq"
+    with pytest.raises(InputError, match=r"give a deployment, as from deploy\('pdq'\), not str"):
+        Plan(name)
+
+
+def test_results_of_another_matcher_are_not_mixed_in(tried: list[tuple[str, float]], tmp_path: Path) -> None:
+    """The name of the hash is not all there is to a deployment."""
+    files, journal = [Path("photos") / "a.png"], tmp_path / "journal"
+    plan = Plan(deploy("pdq"), ("eot-pgd",), (1.0,), ("original",))
+    assert plan.settings()["deployment"] == deploy("pdq").digest
+    redteam.run(plan, files, journal)
+    for other in (deploy("pdq", sigma=0.5), deploy("pdq", parameters="paper")):
+        with pytest.raises(InputError, match="other settings"):
+            redteam.run(replace(plan, deployment=other), files, journal)
 
 
 def test_a_smaller_budget_that_an_attack_never_felt_is_not_tried_again(
@@ -148,7 +160,7 @@ def test_a_smaller_budget_that_an_attack_never_felt_is_not_tried_again(
         return nes.attack(victim, query, budget, steps=2, seed=seed)
 
     monkeypatch.setattr(redteam, "get_attack", lambda name: short_walk)
-    plan = Plan("pdq", ("nes",), (5.0, 90.0, 180.0), ("original",))
+    plan = Plan(deploy("pdq"), ("nes",), (5.0, 90.0, 180.0), ("original",))
     rates = redteam.run(plan, photo_files[:1])
     assert tried == [180.0, 5.0]  # two steps lead further than 5 and not as far as 90
     assert [rate.attacked for rate in rates] == [1, 0, 1]
@@ -159,6 +171,6 @@ def test_stronger_hardening_changes_the_published_image_more(photo_files: list[P
     image = load_image(photo_files[1])
     changes = []
     for strength in (0.5, 2.0):
-        lab = redteam._Laboratory(Plan("pdq", strength=strength), "ours")
+        lab = redteam._Laboratory(Plan(deploy("pdq"), strength=strength), "ours")
         changes.append(float((lab.publish("photo", image).pixels - image.pixels).norm()))
     assert changes[1] > 1.5 * changes[0] > 0

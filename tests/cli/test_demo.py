@@ -12,7 +12,7 @@ import pytest
 
 from command_line import run
 from dualshield.smoothing.config import MatcherConfig
-from dualshield.smoothing.profile import UNCALIBRATED_SIGMA
+from dualshield.smoothing.deploy import UNCALIBRATED_SIGMA, deploy
 
 
 @pytest.fixture
@@ -56,21 +56,21 @@ def test_it_shows_matches_and_non_matches(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("dualshield.cli.demo.DEMO_HASHES", {"pdq": 200})
-    monkeypatch.setattr("dualshield.cli.demo.default_config", lambda name: config)
+    monkeypatch.setattr("dualshield.cli.demo.deploy", lambda name, n, **_: deploy(name, config=config, n=n))
     assert run("demo") == 0
     out, err = capsys.readouterr()
     assert err == ""
     table = rows(out)
-    # plain distance, plain hash, smoothed, certified radius, votes, seconds
+    # plain distance, plain hash, smoothed, certified radius, detected radius, votes, seconds
     same = table["the same photo"]
     assert same[:3] == ["0.000", "match", "match"]
-    assert same[4] == "200/200"
-    assert float(same[3]) > 0
+    assert same[5] == "200/200"
+    assert float(same[3]) > float(same[4]) > 0
     for file in photo_files[1:3]:
         assert table[file.stem][1:3] == ["no match", "no match"]
     assert {"its jpeg-60", "its brightness-1.15", "its crop-0.9"} <= set(table)
     assert f"low-pass {config.lowpass}x{config.lowpass}" in out or config.lowpass is None
-    assert "certified l2 radius" in out
+    assert "Both radii are l2 lengths" in out
 
 
 def test_it_runs_with_whatever_profile_is_shipped(

@@ -36,7 +36,7 @@ def test_a_run_from_the_command_line(data: Path, tmp_path: Path, capsys: pytest.
     assert (config["protocol"], config["seed"], config["limit"]) == ("default", 2026, 3)
     assert config["defences"]["pdq"]["pdq"]["profile"]["sigma"] > 0
     assert run(*arguments) == 2
-    assert "--resume" in complaint(capsys)
+    assert "resume that run, or choose another folder" in complaint(capsys)
     assert run(*arguments, "--resume", "--protocol", "paper") == 2
     assert "another configuration: defences.pdq.pdq." in complaint(capsys)
     assert run(*arguments, "--resume") == 0
@@ -74,7 +74,12 @@ def test_a_hash_without_gradients_is_not_hardened(
     card = tmp_path / "theirs.yaml"
     card.write_text("name: theirs\nbits: 64\ncommand: [echo, 0123456789abcdef]\n")
     assert run("evaluate", "--data", data, "--hash", card, "--out", tmp_path / "run") == 2
-    assert "--variants" in complaint(capsys)
+    out, err = capsys.readouterr()
+    assert out == ""
+    uncalibrated, refused = err.splitlines()
+    assert "hash theirs is not calibrated" in uncalibrated
+    assert refused == ("dualshield: hash theirs has no gradient and cannot be hardened: leave out the variants ours")
+    assert not (tmp_path / "run").exists()
 
 
 def test_lines_where_no_bar_can_be_drawn(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from command_line import complaint, run
+from dualshield.smoothing.reference import Reference
 
 FIELDS = {"file", "output", "hash", "preset", "ssim", "psnr", "linf", "l2", "radius_before", "radius_after", "steps"}
-FAST = ("--n", "200")
+FIELDS |= {"deployment", "noise_source", "radius_detected", "reference", "reference_fingerprint", "seconds"}
+# Where the gain is of no interest.
+FAST = ("--n", "200", "--preset", "paper", "--steps", "1")
 
 
 @pytest.fixture
@@ -24,23 +28,26 @@ def photo(photo_files: list[Path], tmp_path: Path) -> Path:
 
 
 def test_json_per_image(photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("harden", photo, "-o", f"{tmp_path}/out/", "--hash", "pdq", "--json", *FAST) == 0
+    arguments = ("harden", photo, "-o", f"{tmp_path}/out/", "--hash", "pdq", "--json", "--n", 200, "--sigma", "auto")
+    assert run(*arguments) == 0
     out, err = capsys.readouterr()
     record = json.loads(out)
     assert err == ""
-    assert record.keys() >= FIELDS | {"seconds"}
+    assert record.keys() >= FIELDS
+    assert (record["noise_source"], record["reference"]) == ("secret", None)
     assert record["output"] == str(tmp_path / "out" / "cat.jpg")
     assert record["radius_after"] > record["radius_before"]
     with Image.open(record["output"]) as image:
         assert image.size == (300, 200)
-    assert run("harden", photo, "-o", f"{tmp_path}/out/", "--hash", "pdq", "--json", *FAST) == 0
+    assert run(*arguments) == 0
     assert json.loads(capsys.readouterr().out) == record
 
 
 def test_several_hashes_in_one_name(
     photo: Path, network_name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ("harden", photo, "-o", f"{tmp_path}/out/", "--steps", 2, "--n", 20, "--json")
+    # With a sigma, because one of the hashes has no profile that could tell it.
+    arguments = ("harden", photo, "-o", f"{tmp_path}/out/", "--steps", 2, "--n", 20, "--sigma", 0.5, "--json")
     assert run(*arguments, "--hash", f"pdq+{network_name}") == 0
     record = json.loads(capsys.readouterr().out)
     assert (record["hash"], set(record["radii"])) == ("pdq+network", {"pdq", "network"})
@@ -62,6 +69,101 @@ def test_text_and_preview(photo: Path, tmp_path: Path, capsys: pytest.CaptureFix
         assert image.height > 200
     with Image.open(tmp_path / "out.png") as image:
         assert image.format == "PNG"
+
+
+def test_a_seed_makes_everything_repeatable_and_is_told(
+    photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told, files = [], []
+    for name in ("a.jpg", "b.jpg"):
+        assert run("harden", photo, "-o", tmp_path / name, "--seed", 3, "--json", *FAST) == 0
+        record = json.loads(capsys.readouterr().out)
+        told.append({**record, "output": None, "seconds": None, "seconds_certifying": None})
+        files.append((tmp_path / name).read_bytes())
+    assert files[0] == files[1]
+    assert told[0] == told[1]
+    assert told[0]["noise_source"] == "seeded"
+
+
+# -- the reference of what was published ---------------------------------------------------------------
+
+
+def test_the_reference_that_is_kept_is_the_one_whose_radius_was_told(
+    photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the same options 'match' has the same matcher, and where all votes agree, the same radius."""
+    out = tmp_path / "out.jpg"
+    assert run("harden", photo, "-o", out, "--hash", "pdq", "--reference", "--json", *FAST) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["reference"] == f"{out}.dsref"
+    options = ("--hash", "pdq", "--n", 200)
+    for reference in (f"{out}.dsref", out):  # kept, or enrolled anew
+        assert run("match", reference, out, *options, "--json") == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["decision"] == "match"
+        assert found["reference_fingerprint"] == record["reference_fingerprint"]
+        assert found["deployment"] == record["deployment"]
+        assert (found["radius"], found["radius_detected"]) == (record["radius_after"], record["radius_detected"])
+        assert found["votes"] == found["draws"] == 200
+
+
+def test_what_is_printed_is_the_reference_and_its_radius(
+    photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.jpg"
+    assert run("harden", photo, "-o", out, "--reference", *FAST) == 0
+    said = capsys.readouterr().out
+    kept = Reference.load(f"{out}.dsref")
+    assert f"reference            {out}.dsref  ({kept.fingerprint[:16]})" in said
+    # The kept reference knows its hash.
+    assert run("match", f"{out}.dsref", out, "--n", 200) == 0
+    matched = capsys.readouterr().out
+    assert matched.startswith(f"MATCH   {out}  against  out.jpg\n")
+    assert kept.fingerprint[:16] in matched
+    told = re.search(r"certified radius +\S+ -> (\d+\.\d{3})", said)
+    printed = re.search(r"certified radius +(\d+\.\d{3})", matched)
+    assert told is not None
+    assert printed is not None
+    assert told[1] == printed[1]
+
+
+def test_a_reference_is_for_the_matcher_it_was_made_for(
+    photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.jpg"
+    assert run("harden", photo, "-o", out, "--sigma", 0.5, "--reference", *FAST) == 0
+    capsys.readouterr()
+    assert run("match", f"{out}.dsref", out, "--n", 200) == 2
+    assert "another configuration (sigmas [0.5], here [" in complaint(capsys)
+    assert run("match", f"{out}.dsref", out, "--n", 200, "--sigma", 0.5) == 0
+
+
+def test_an_existing_reference_is_kept(photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, kept = tmp_path / "out.jpg", tmp_path / "out.jpg.dsref"
+    kept.write_text("precious")
+    arguments = ("harden", photo, "-o", out, "--reference", *FAST)
+    assert run(*arguments) == 2
+    assert "out.jpg.dsref exists already" in complaint(capsys)
+    assert kept.read_text() == "precious"
+    assert not out.exists()
+    assert run(*arguments, "--overwrite") == 0
+    assert Reference.load(kept).name == "out.jpg"
+
+
+def test_in_place_the_reference_is_that_of_what_took_its_place(
+    photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("harden", photo, "--in-place", "--reference", *FAST) == 0
+    capsys.readouterr()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["cat.jpg", "cat.jpg.dsref", "cat.jpg.original"]
+    fingerprints = []
+    for reference in (f"{photo}.dsref", photo, f"{photo}.original"):
+        assert run("match", reference, photo, "--n", 200, "--json") == 0
+        fingerprints.append(json.loads(capsys.readouterr().out)["reference_fingerprint"])
+    assert fingerprints[0] == fingerprints[1] != fingerprints[2]
+
+
+# -- what goes wrong -------------------------------------------------------------------------------------
 
 
 def test_dry_run_writes_nothing(photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,7 +205,7 @@ def test_bad_usage(photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
         ((tmp_path / "missing.jpg", "-o", out), "no such file"),
         ((tiny, "-o", out), "too small"),
         ((alpha, "-o", out, "--format", "jpeg"), "png"),
-        ((gif, "-o", out), "--format png"),
+        ((gif, "-o", out), "use the format png"),
         ((photo, "-o", out, "--quality", "0"), "quality"),
         ((photo, "-o", out, "--quality", "80", "--format", "png"), "quality"),
         ((photo, "-o", out, "--strength", "-1"), "strength"),
@@ -131,7 +233,7 @@ def test_an_existing_output_is_kept(photo: Path, tmp_path: Path, capsys: pytest.
     out = tmp_path / "out.jpg"
     out.write_text("precious")
     assert run("harden", photo, "-o", out, *FAST) == 2
-    assert "--overwrite" in complaint(capsys)
+    assert "allow overwriting" in complaint(capsys)
     assert out.read_text() == "precious"
     assert run("harden", photo, "-o", out, "--overwrite", *FAST) == 0
     with Image.open(out) as image:

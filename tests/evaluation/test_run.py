@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from dualshield.attacks.methods import Defence
+from dualshield.attacks.defence import Defence
 from dualshield.errors import InputError
 from dualshield.evaluation import fid, lpips, method
 from dualshield.evaluation.merge import merge
@@ -20,9 +20,12 @@ from dualshield.evaluation.metrics import Results
 from dualshield.evaluation.plan import Plan, label
 from dualshield.evaluation.protocol import Protocol
 from dualshield.evaluation.records import CONFIG, RESULTS, Key, Run
-from dualshield.evaluation.run import Summary, evaluate
+from dualshield.evaluation.run import Summary, run_plan
 from dualshield.hardening.harden import Hardener
+from dualshield.hashes import PerceptualHash
 from dualshield.images import CanonicalImage, load_image
+from dualshield.smoothing.deploy import deploy
+from dualshield.smoothing.deployment import Deployment
 from evaluation.interrupted import Killed, killed_at, results
 
 CHEAP = ("certified", "collisions")
@@ -59,20 +62,20 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
     data: Path, tmp_path: Path, small: Protocol, extras: None
 ) -> None:
     """All parts of the variant that does everything; the second run is killed between pieces and within one."""
-    plan = Plan(("pdq",), ("ours",), protocol=small, limit=2)
-    summary = evaluate(plan, [data], tmp_path / "whole")
+    plan = Plan((deploy("pdq"),), ("ours",), protocol=small, limit=2)
+    summary = run_plan(plan, [data], tmp_path / "whole")
     whole = results(tmp_path / "whole")
     assert summary.records == len(whole)
 
     out = tmp_path / "resumed"
     with pytest.raises(Killed):
-        evaluate(plan, [data], out, progress=killed_at(4))
+        run_plan(plan, [data], out, progress=killed_at(4))
     # A line that the kill cut short, of a record in the middle of a piece.
     lines = (out / RESULTS).read_text().splitlines(keepends=True)
     (out / RESULTS).write_text("".join(lines[:-1]) + lines[-1][:40])
     with pytest.raises(Killed):
-        evaluate(plan, [data], out, resume=True, progress=killed_at(7))
-    evaluate(plan, [data], out, resume=True)
+        run_plan(plan, [data], out, resume=True, progress=killed_at(7))
+    run_plan(plan, [data], out, resume=True)
     assert results(out) == whole
 
     _check_records(whole)
@@ -98,6 +101,10 @@ def _check_records(found: dict[Key, dict[str, Any]]) -> None:
         by_part.setdefault(key.part, []).append(result)
     assert all(result["radius"] > 0 and result["method"] == "smoothing" for result in by_part["certified"])
     assert all(result["n"] == 5000 for result in by_part["certified"])
+    assert all(0 < result["radius_detected"] < result["radius"] for result in by_part["certified"])
+    assert {result["deployment"] for result in by_part["certified"]} == {deploy("pdq").digest}
+    # Two images as references; each is asked about itself and a benign variant.
+    assert len({result["reference_fingerprint"] for result in by_part["certified"]}) == 2
     assert all(0 < result["lpips"] < 1 for result in by_part["whitebox"])
     # Six steps of pgd lead nowhere near 40: the smaller budget was not attacked again.
     assert [result.get("inferred", False) for result in by_part["whitebox"]].count(True) == 2
@@ -132,8 +139,8 @@ def test_what_hardening_left_alone_is_not_measured_twice(
         return perturb(self, image, **options)
 
     monkeypatch.setattr(Hardener, "perturb", only_one)
-    plan = Plan(("pdq",), ("smoothing", "ours"), protocol=small, limit=2)
-    evaluate(plan, [data], tmp_path / "whole")
+    plan = Plan((deploy("pdq"),), ("smoothing", "ours"), protocol=small, limit=2)
+    run_plan(plan, [data], tmp_path / "whole")
     whole = results(tmp_path / "whole")
     unchanged = {key.image: result["unchanged"] for key, result in whole.items() if key.part == "quality"}
     assert unchanged == {"astronaut.png": True, "chelsea.png": False}
@@ -160,13 +167,13 @@ def test_what_hardening_left_alone_is_not_measured_twice(
     (run / RESULTS).write_text("".join(line for line in lines if '"collisions"' not in line and '"fid"' not in line))
     shutil.rmtree(run / "images" / "published")
     shutil.rmtree(run / "features" / "published")
-    evaluate(plan, [data], run, resume=True)
+    run_plan(plan, [data], run, resume=True)
     assert results(run) == whole
 
 
 def cheap(data: Path, out: Path, small: Protocol, **options: Any) -> Summary:
-    plan = Plan(("pdq",), ("original", "smoothing"), CHEAP, small, 3)
-    return evaluate(replace(plan, **options.pop("plan", {})), [data], out, **options)
+    plan = Plan((deploy("pdq"),), ("original", "smoothing"), CHEAP, small, 3)
+    return run_plan(replace(plan, **options.pop("plan", {})), [data], out, **options)
 
 
 def test_a_finished_run_is_not_done_again(
@@ -180,46 +187,47 @@ def test_a_finished_run_is_not_done_again(
         raise AssertionError("worked again")
 
     monkeypatch.setattr(Defence, "__init__", never)
+    monkeypatch.setattr(Deployment, "enroll", never)
     assert cheap(data, out, small, resume=True) == first
     assert (out / RESULTS).read_bytes() == before
 
 
 def test_a_run_that_grew_equals_one_of_its_size(data: Path, tmp_path: Path, small: Protocol, extras: None) -> None:
     """More images, and more of them attacked. Collisions and FID of the smaller run are of no use any more."""
-    plan = Plan(("pdq",), ("ours",), ("whitebox", "collisions", "quality"), small, 3, attack_limit=2)
-    evaluate(plan, [data], tmp_path / "whole")
+    plan = Plan((deploy("pdq"),), ("ours",), ("whitebox", "collisions", "quality"), small, 3, attack_limit=2)
+    run_plan(plan, [data], tmp_path / "whole")
     whole = results(tmp_path / "whole")
 
     out = tmp_path / "grown"
-    evaluate(replace(plan, limit=2, attack_limit=1), [data], out)
+    run_plan(replace(plan, limit=2, attack_limit=1), [data], out)
     small_run = results(out)
     with pytest.raises(Killed):
-        evaluate(plan, [data], out, resume=True, progress=killed_at(4))
+        run_plan(plan, [data], out, resume=True, progress=killed_at(4))
     begun = results(out)
     kept = {key: result for key, result in small_run.items() if key.part in ("whitebox", "quality")}
     assert kept.items() <= begun.items()
     assert not any(key.part in ("collisions", "fid") for key in begun)
-    evaluate(plan, [data], out, resume=True)
+    run_plan(plan, [data], out, resume=True)
     assert results(out) == whole
     sets = [key for key in small_run if key.part in ("collisions", "fid") and key in whole]
     assert any(small_run[key] != whole[key] for key in sets)
-    with pytest.raises(InputError, match=r"only --limit and --attack-limit may grow"):
-        evaluate(replace(plan, attack_limit=1), [data], out, resume=True)
+    with pytest.raises(InputError, match="only the limits may grow"):
+        run_plan(replace(plan, attack_limit=1), [data], out, resume=True)
     (data / "a_first.png").write_bytes((data / "chelsea.png").read_bytes())  # others change their places
     with pytest.raises(InputError, match=r"data.photos.a_first.png was null"):
-        evaluate(replace(plan, limit=4), [data], out, resume=True)
+        run_plan(replace(plan, limit=4), [data], out, resume=True)
 
 
 def test_runs_on_parts_of_the_images_are_one_large_run(
     data: Path, tmp_path: Path, small: Protocol, extras: None
 ) -> None:
     """The first image of a folder is transformed, two are attacked, wherever a run begins."""
-    plan = Plan(("pdq",), ("original", "ours"), ("certified", "whitebox", "transforms", "quality"), small, 3)
+    plan = Plan((deploy("pdq"),), ("original", "ours"), ("certified", "whitebox", "transforms", "quality"), small, 3)
     plan = replace(plan, attack_limit=2)
-    evaluate(plan, [data], tmp_path / "whole")
+    run_plan(plan, [data], tmp_path / "whole")
     parts = [tmp_path / "first", tmp_path / "second"]
-    evaluate(replace(plan, limit=1), [data], parts[0])
-    evaluate(replace(plan, limit=2, skip=1), [data], parts[1])
+    run_plan(replace(plan, limit=1), [data], parts[0])
+    run_plan(replace(plan, limit=2, skip=1), [data], parts[1])
     merged, whole = merge([Run.open(part) for part in parts]), Run.open(tmp_path / "whole")
     found = {record.key: {**record.result, "seconds": None} for record in merged.records}
     assert len(found) == len(merged.records)
@@ -249,7 +257,7 @@ def test_a_run_of_another_configuration_is_refused(
     out = tmp_path / "run"
     cheap(data, out, small, plan={"parts": ("collisions",), "variants": ("original",)})
     settings: dict[str, Any] = {"parts": ("collisions",), "variants": ("original",)}
-    with pytest.raises(InputError, match="exists already; continue a run with --resume"):
+    with pytest.raises(InputError, match="exists already; resume that run"):
         cheap(data, out, small, plan=settings)
     for change, message in (
         ({"seed": 1}, "seed was 2026, now 1"),
@@ -344,6 +352,7 @@ def test_the_configuration_says_what_was_run_and_not_where(
     assert config["format"] == 1
     assert config["hashes"] == ["pdq"]
     assert config["defences"]["pdq"]["pdq"]["matcher"]["n"] == 5000
+    assert config["defences"]["pdq"]["pdq"]["deployment"] == deploy("pdq").digest
     assert config["extras"] == {"lpips": False, "fid": False}
     assert set(config["data"]["photos"]) == {"astronaut.png", "chelsea.png", "coffee.png", "zz-copy.png"}
     assert config["duplicates"][0]["exact"]
@@ -357,8 +366,8 @@ def test_the_configuration_says_what_was_run_and_not_where(
 
 
 def test_what_no_extra_measures_is_null(data: Path, tmp_path: Path, small: Protocol, no_extras: None) -> None:
-    plan = Plan(("pdq",), ("hardening",), ("quality",), small, 1)
-    evaluate(plan, [data], tmp_path / "run")
+    plan = Plan((deploy("pdq"),), ("hardening",), ("quality",), small, 1)
+    run_plan(plan, [data], tmp_path / "run")
     found = results(tmp_path / "run")
     assert {key.part: result.get("lpips", result.get("fid")) for key, result in found.items()} == {
         "quality": None,
@@ -366,40 +375,50 @@ def test_what_no_extra_measures_is_null(data: Path, tmp_path: Path, small: Proto
     }
 
 
-def test_plans_are_checked() -> None:
+def test_plans_are_checked(toy_hash: PerceptualHash) -> None:
+    pdq = deploy("pdq")
     for options, message in (
-        ({"hashes": ()}, "no hash"),
-        ({"hashes": ("a/x.yaml", "b/x.yaml")}, "two hashes are called 'x'"),
+        ({"deployments": ()}, "no hash"),
+        ({"deployments": ("pdq",)}, r"takes deployments, as from deploy\('pdq'\), not str"),
+        ({"deployments": (pdq, deploy("pdq", n=7))}, "two hashes are called 'pdq'"),
+        ({"deployments": (pdq, deploy(toy_hash, sigma=1.0, device="cpu:0"))}, "on one device"),
         ({"variants": ("ours", "nope")}, "unknown variant 'nope'"),
         ({"variants": ()}, "no variant"),
         ({"variants": ("ours", "ours")}, "given twice"),
         ({"parts": ("magic",)}, "unknown part 'magic'"),
         ({"seed": -1}, "seed -1"),
-        ({"device": "abacus"}, "unknown device"),
     ):
         with pytest.raises(InputError, match=message):
-            Plan(**{"hashes": ("pdq",), **options})  # type: ignore[arg-type]
+            Plan(**{"deployments": (pdq,), **options})  # type: ignore[arg-type]
 
 
-def test_a_card_is_called_by_its_name_alone() -> None:
-    assert label("/home/me/my hash.yaml") == "my_hash"
-    assert label("../../evil/...yaml") == "_"
-    assert label("pdq+neuralhash") == "pdq+neuralhash"
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("my hash", "my_hash"), ("../../evil/..", "_.._evil_.."), ("...", "_"), ("ünï-1.0", "ünï-1.0")],
+)
+def test_whatever_a_hash_is_called_its_results_have_a_file_name(
+    name: str, expected: str, toy_hash: PerceptualHash
+) -> None:
+    assert label(deploy(replace(toy_hash, name=name), sigma=1.0)) == expected
+
+
+def test_hashes_that_decide_together_are_called_together() -> None:
+    assert label(deploy("pdq+neuralhash")) == "pdq+neuralhash"
 
 
 def test_the_time_left_is_known_as_soon_as_a_run_is_resumed(
     data: Path, tmp_path: Path, small: Protocol, no_extras: None
 ) -> None:
-    plan = Plan(("pdq",), ("smoothing",), ("certified",), small, limit=3)
+    plan = Plan((deploy("pdq"),), ("smoothing",), ("certified",), small, limit=3)
     with pytest.raises(Killed):
-        evaluate(plan, [data], tmp_path / "run", progress=killed_at(2))
+        run_plan(plan, [data], tmp_path / "run", progress=killed_at(2))
     told: list[float | None] = []
 
     def listen(what: str, done: int, total: int, left: float | None) -> None:
         if "certified" in what:
             told.append(left)
 
-    evaluate(plan, [data], tmp_path / "run", resume=True, progress=listen)
+    run_plan(plan, [data], tmp_path / "run", resume=True, progress=listen)
     assert told
     assert told[0] is not None
 
@@ -408,9 +427,9 @@ def test_hashes_that_decide_together_are_certified_together(
     data: Path, tmp_path: Path, small: Protocol, no_extras: None, network_name: str
 ) -> None:
     """At alpha halved; the largest radius of those that match counts. A resumed run draws the same noise."""
-    spec = f"pdq+{network_name}"
-    plan = Plan((spec,), ("smoothing",), ("certified", "whitebox"), small, limit=1)
-    evaluate(plan, [data], tmp_path / "whole")
+    deployment = deploy(f"pdq+{network_name}")
+    plan = Plan((deployment,), ("smoothing",), ("certified", "whitebox"), small, limit=1)
+    run_plan(plan, [data], tmp_path / "whole")
     whole = results(tmp_path / "whole")
     attacks = [key for key in whole if key.part == "whitebox"]
     assert {key.detail for key in attacks} == {"40", "90"}
@@ -421,7 +440,9 @@ def test_hashes_that_decide_together_are_certified_together(
     assert set(members) == {"pdq", "network"}
     assert identity["decision"] == "match"
     assert identity["radius"] == max(member["radius"] for member in members.values()) > 0
+    assert 0 < identity["radius_detected"] < identity["radius"]
+    assert identity["deployment"] == deployment.digest
     lines = (tmp_path / "whole" / RESULTS).read_text().splitlines(keepends=True)
     (tmp_path / "whole" / RESULTS).write_text("".join(lines[:1]))
-    evaluate(plan, [data], tmp_path / "whole", resume=True)
+    run_plan(plan, [data], tmp_path / "whole", resume=True)
     assert results(tmp_path / "whole") == whole

@@ -18,6 +18,7 @@ from dualshield.hashes import PerceptualHash
 from dualshield.images import CanonicalImage, FrontEnd
 from dualshield.images.quality import ssim
 from dualshield.smoothing.config import MatcherConfig
+from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.noise import GaussianSource
 
@@ -26,8 +27,12 @@ SIGMA = 2.0
 
 @pytest.fixture(scope="module")
 def matcher(toy_hash: PerceptualHash) -> SmoothedMatcher:
-    config = MatcherConfig(sigma="auto", sigma_grid=(1.0, SIGMA), n=200)
-    return SmoothedMatcher(toy_hash, config, source=GaussianSource.from_seed(1))
+    return deployed(toy_hash, MatcherConfig(sigma="auto", sigma_grid=(1.0, SIGMA), n=200))
+
+
+def deployed(hash_: PerceptualHash, config: MatcherConfig) -> SmoothedMatcher:
+    (matcher,) = deploy(hash_, config=config).matchers
+    return matcher
 
 
 def distance(matcher: SmoothedMatcher, pixels: torch.Tensor, code: torch.Tensor) -> float:
@@ -60,14 +65,14 @@ def test_the_same_seed_gives_the_same_perturbation(matcher: SmoothedMatcher, pho
 
 
 def test_it_stops_when_every_margin_is_met(matcher: SmoothedMatcher, photos: list[CanonicalImage]) -> None:
-    easy = SmoothedMatcher(matcher.hash, MatcherConfig(sigma=1e-3), source=GaussianSource.from_seed(1))
+    easy = deployed(matcher.hash, MatcherConfig(sigma=1e-3))
     goal = Goal.of(easy, photos[0].pixels, [])
     _, steps = gradient.perturb(photos[0].pixels, [goal], Budget(1.0), steps=60, source=GaussianSource.from_seed(4))
     assert steps < 60
 
 
 def test_two_goals_at_once(matcher: SmoothedMatcher, toy_hash: PerceptualHash, photos: list[CanonicalImage]) -> None:
-    other = SmoothedMatcher(toy_hash.with_lowpass(24), matcher.config, source=GaussianSource.from_seed(5))
+    other = deployed(toy_hash, replace(matcher.config, lowpass=24))
     pixels = photos[2].pixels
     goals = [Goal.of(m, pixels, []) for m in (matcher, other)]
     delta, _ = gradient.perturb(pixels, goals, Budget(1.0), steps=10, source=GaussianSource.from_seed(6))

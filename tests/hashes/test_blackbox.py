@@ -25,8 +25,8 @@ from dualshield.hashes.contract import PerceptualHash
 from dualshield.images import CanonicalImage, FrontEnd
 from dualshield.smoothing import openvino_engine
 from dualshield.smoothing.config import MatcherConfig
+from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.engines import make_engine
-from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.testing import HashContract
 
@@ -70,9 +70,10 @@ def test_it_votes_as_the_network_it_hides(photos: list[CanonicalImage]) -> None:
     config = MatcherConfig(sigma=2.0, n=300, bank_size=101)
     results = []
     for hash_ in (open_box(), closed_box()):
-        matcher = SmoothedMatcher(hash_, config, source=GaussianSource.from_seed(5), batch_size=4)
-        reference = matcher.enroll_code(hash_.code(photos[0].pixels))
-        results.append([matcher.match(reference, photo) for photo in photos[:3]])
+        deployment = deploy(hash_, config=config, batch_size=4)
+        reference = deployment.enroll_code(hash_.code(photos[0].pixels))
+        noise = GaussianSource.from_seed(5)
+        results.append([deployment.match(reference, photo, noise=noise).member for photo in photos[:3]])
     for one, other in zip(*results, strict=True):
         assert replace(one, seconds=0) == replace(other, seconds=0)
     assert [result.decision for result in results[1]] == ["match", "no_match", "no_match"]
@@ -145,7 +146,7 @@ def test_torch_is_chosen_without_a_word(monkeypatch: pytest.MonkeyPatch, caplog:
     monkeypatch.setattr(openvino_engine.OpenVinoEngine, "__init__", never)
     assert make_engine(closed_box()).name == "torch"
     assert caplog.text == ""
-    with pytest.raises(InputError, match="average is a black box, which OpenVINO cannot run; use --engine torch"):
+    with pytest.raises(InputError, match="average is a black box, which OpenVINO cannot run; use engine torch"):
         make_engine(closed_box(), "openvino")
 
 
@@ -155,7 +156,7 @@ def test_it_is_not_light_and_not_differentiable() -> None:
     assert not hash_.is_differentiable
     assert not hash_.with_lowpass(8).is_differentiable
     with pytest.raises(InputError, match="hash average has no gradient, and hardening needs one"):
-        Hardener([hash_])
+        Hardener(deploy(hash_, sigma=0.1))
 
 
 def test_a_network_without_gradient_cannot_be_hardened_either() -> None:
@@ -165,7 +166,7 @@ def test_a_network_without_gradient_cannot_be_hardened_either() -> None:
 
     hash_ = replace(open_box(), network=Step(), bits=192)
     with pytest.raises(InputError, match="has no gradient, and hardening needs one"):
-        Hardener([hash_])
+        Hardener(deploy(hash_, sigma=0.1))
 
 
 # -- functions that misbehave ----------------------------------------------------------------------

@@ -22,8 +22,7 @@ from dualshield.hashes import PerceptualHash, get_hash
 from dualshield.hashes.card import load_card
 from dualshield.hashes.card_fields import MAX_CARD_BYTES
 from dualshield.images import CanonicalImage
-from dualshield.smoothing.config import MatcherConfig
-from dualshield.smoothing.matcher import SmoothedMatcher
+from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.openvino_engine import cache_file
 
 BITS, SIDE = 16, 12
@@ -149,10 +148,11 @@ def test_both_engines_decide_alike(tmp_path: Path, save: Model, photos: list[Can
     hash_ = get_hash(str(write_card(tmp_path, save(tmp_path, Net(3, BITS)))))
     decisions = []
     for engine in ("torch", "openvino"):
-        matcher = SmoothedMatcher(hash_, MatcherConfig(sigma=0.2, n=200), engine=engine)
-        reference = matcher.enroll(photos[0])
-        decisions.append([str(matcher.match(reference, photo).decision.value) for photo in photos[:2]])
-        assert matcher.engine.name == engine
+        deployment = deploy(hash_, sigma=0.2, n=200, engine=engine)
+        reference = deployment.enroll(photos[0])
+        results = [deployment.match(reference, photo) for photo in photos[:2]]
+        decisions.append([str(result.decision.value) for result in results])
+        assert [result.member.engine for result in results] == [engine, engine]
     assert decisions[0][0] == "match"
     assert decisions[0] == decisions[1]
 

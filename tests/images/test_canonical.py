@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+from dualshield.errors import ImageError
 from dualshield.images import CanonicalImage, load_image
 
 
@@ -60,5 +63,55 @@ def test_upload_norm_bounds_every_perturbation(width: int, height: int) -> None:
         assert float(moved) <= norm * upload * (1 + 1e-5)
 
 
-def test_upload_norm_is_unknown_without_an_upload() -> None:
+def test_upload_norm_is_unknown_without_an_upload_or_its_gain() -> None:
     assert CanonicalImage(torch.zeros(3, 512, 512), "x").upload_norm is None
+    assert CanonicalImage(torch.zeros(3, 512, 512), "x", (640, 480), None).upload_norm is None
+
+
+def test_upload_norm_grows_with_the_gain() -> None:
+    plain, grey = (CanonicalImage(torch.zeros(3, 512, 512), "x", (640, 480), gain).upload_norm for gain in (1.0, 1.5))
+    assert plain is not None
+    assert grey == pytest.approx(1.5 * plain)
+
+
+@pytest.mark.parametrize(
+    ("pixels", "what"),
+    [
+        (np.zeros((3, 512, 512), np.float32), "ndarray"),
+        (None, "NoneType"),
+        (torch.zeros(3, 512, 512, dtype=torch.uint8), "torch.uint8"),
+        (torch.zeros(3, 512, 512, dtype=torch.complex64), "torch.complex64"),
+        (torch.zeros(1, 512, 512), r"\(1, 512, 512\)"),
+        (torch.zeros(512, 512, 3), r"\(512, 512, 3\)"),
+        (torch.zeros(3, 511, 512), r"\(3, 511, 512\)"),
+        (torch.zeros(1, 3, 512, 512), r"\(1, 3, 512, 512\)"),
+        (torch.zeros(0), r"\(0,\)"),
+    ],
+)
+def test_other_pixels_are_refused(pixels: Any, what: str) -> None:
+    with pytest.raises(
+        ImageError, match=rf"^photo: its pixels are .*{what}.*; give a float tensor \(3, 512, 512\)"
+    ) as e:
+        CanonicalImage(pixels, "photo")
+    assert "\n" not in str(e.value)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_pixels_that_are_no_numbers_are_refused(bad: float) -> None:
+    pixels = torch.full((3, 512, 512), 0.5)
+    pixels[2, 511, 511] = bad
+    with pytest.raises(ImageError, match=r"^photo: .*not all finite.*; give"):
+        CanonicalImage(pixels, "photo")
+
+
+def test_any_finite_float_is_allowed() -> None:
+    for dtype in (torch.float16, torch.float32, torch.float64):
+        pixels = torch.linspace(-2, 3, 3 * 512 * 512).view(3, 512, 512).to(dtype)
+        assert CanonicalImage(pixels, "x").pixels is pixels
+
+
+def test_repr_is_short() -> None:
+    pixels = torch.zeros(3, 512, 512)
+    assert repr(CanonicalImage(pixels, "photo.jpg", (640, 480))) == "<CanonicalImage photo.jpg, 640x480>"
+    assert repr(CanonicalImage(pixels, "photo.jpg")) == "<CanonicalImage photo.jpg>"
+    assert "\n" not in repr(CanonicalImage(pixels, "two\nlines"))

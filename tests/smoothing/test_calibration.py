@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 import torch
 
-from dualshield.errors import InputError
+from dualshield.errors import ImageError, InputError
 from dualshield.hashes import PerceptualHash, get_hash
 from dualshield.images import CanonicalImage
 from dualshield.images.synthetic import blank_images
+from dualshield.smoothing.calibrate import calibrate
 from dualshield.smoothing.calibration import Calibration, CalibrationPlan
+from dualshield.smoothing.deploy import deploy
+from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.false_matches import threshold_for
 from dualshield.smoothing.profile import GridPoint, Profile, Rates, choose
 
@@ -24,9 +27,14 @@ PLAN = CalibrationPlan(
 )
 
 
+def of(hash_: PerceptualHash, **options: Any) -> Deployment:
+    """A deployment to calibrate; its own sigma does not matter."""
+    return deploy(hash_, sigma=0.1, **options)
+
+
 @pytest.fixture
 def calibration(toy_hash: PerceptualHash, photos: list[CanonicalImage]) -> Calibration:
-    return Calibration(toy_hash, photos, PLAN)
+    return Calibration(of(toy_hash), photos, PLAN)
 
 
 # -- the plan --------------------------------------------------------------------------------------
@@ -60,7 +68,12 @@ def test_plans_that_measure_nothing(change: dict[str, Any], message: str) -> Non
 
 def test_too_few_photos(toy_hash: PerceptualHash, photos: list[CanonicalImage]) -> None:
     with pytest.raises(InputError, match="at least 2 photos, got 1"):
-        Calibration(toy_hash, photos[:1], PLAN)
+        Calibration(of(toy_hash), photos[:1], PLAN)
+
+
+def test_several_hashes_at_once(toy_hash: PerceptualHash, photos: list[CanonicalImage]) -> None:
+    with pytest.raises(InputError, match=r"one hash at a time, not toy\+pdq"):
+        Calibration(deploy([toy_hash, "pdq"], sigma=0.1), photos, PLAN)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +93,7 @@ def test_what_cannot_be_used_fails_before_measuring(
     photos: list[CanonicalImage],
 ) -> None:
     with pytest.raises(InputError, match=message):
-        Calibration(toy_hash, photos, plan, **options)
+        Calibration(of(toy_hash, **options), photos, plan)
 
 
 # -- the threshold ---------------------------------------------------------------------------------
@@ -195,9 +208,9 @@ def test_the_vote_threshold_falls_until_collisions_are_back_at_the_unprotected_l
     toy_hash: PerceptualHash, photos: list[CanonicalImage]
 ) -> None:
     # At this sigma an 8 x 8 thumbnail is all noise, and consensus codes of different photos collide by chance.
-    calibration = Calibration(toy_hash.with_threshold(0.45), photos, PLAN, plain_codes=torch.eye(64).bool())
+    calibration = Calibration(of(toy_hash.with_threshold(0.45)), photos, PLAN, plain_codes=torch.eye(64).bool())
     assert calibration.unprotected.collisions > 0  # unit vectors are 2 bits apart
-    strict = Calibration(toy_hash.with_threshold(0.45), photos, PLAN)
+    strict = Calibration(of(toy_hash.with_threshold(0.45)), photos, PLAN)
     assert strict.unprotected.collisions < calibration.unprotected.collisions
     for run in (calibration, strict):
         for point in run.run().grid:
@@ -219,7 +232,7 @@ def test_a_profile_deploys_the_threshold_that_was_measured(toy_hash: PerceptualH
 def test_the_same_seed_gives_the_same_profile(toy_hash: PerceptualHash, photos: list[CanonicalImage]) -> None:
     # A sigma that divides the votes, so that the noise shows.
     plan = replace(PLAN, grid=((None, (0.1, 8.0)),))
-    first, again, other = (Calibration(toy_hash, photos, replace(plan, seed=seed)).run() for seed in (5, 5, 6))
+    first, again, other = (Calibration(of(toy_hash), photos, replace(plan, seed=seed)).run() for seed in (5, 5, 6))
     assert first == again
     assert first.grid != other.grid
 
@@ -227,7 +240,7 @@ def test_the_same_seed_gives_the_same_profile(toy_hash: PerceptualHash, photos: 
 def test_sigmas_are_measured_from_the_smallest_on(toy_hash: PerceptualHash, photos: list[CanonicalImage]) -> None:
     plan = replace(PLAN, grid=((None, (0.4, 0.1)),))
     seen: list[tuple[str, int, int]] = []
-    profile = Calibration(toy_hash, photos, plan).run(progress=lambda *step: seen.append(step))
+    profile = Calibration(of(toy_hash), photos, plan).run(progress=lambda *step: seen.append(step))
     assert [point.sigma for point in profile.grid] == [0.1, 0.4]
     assert seen == [("low-pass none, sigma 0.1", 0, 2), ("low-pass none, sigma 0.4", 1, 2)]
 
@@ -236,7 +249,7 @@ def test_a_larger_choice_of_sigmas_never_costs_radius(photos: list[CanonicalImag
     faint = CanonicalImage(0.5 + 0.05 * (photos[0].pixels - 0.5), "faint")
     sigmas = (0.2, 1.0, 2.0, 8.0)
     plan = replace(PLAN, grid=((None, sigmas),), radius_images=4, draws=400)
-    grid = Calibration(get_hash("pdq"), [faint, *photos[:3]], plan)._measure(None, sigmas, lambda *_: None)
+    grid = Calibration(of(get_hash("pdq")), [faint, *photos[:3]], plan)._measure(None, sigmas, lambda *_: None)
     radii = [point.consensus.radius_identity for point in grid]
     assert radii == sorted(radii)
     assert radii[0] < radii[2]
@@ -246,11 +259,51 @@ def test_a_larger_choice_of_sigmas_never_costs_radius(photos: list[CanonicalImag
 
 def test_rates_of_the_plain_hash(toy_hash: PerceptualHash, photos: list[CanonicalImage]) -> None:
     twin = replace(photos[0], name="twin")
-    unprotected = Calibration(toy_hash, [photos[0], twin, photos[1], photos[2]], PLAN).run().unprotected
+    unprotected = Calibration(of(toy_hash), [photos[0], twin, photos[1], photos[2]], PLAN).run().unprotected
     assert unprotected.radius_identity == unprotected.radius_variants == 0
     assert unprotected.worst_unrelated == 1
     # The twins collide, among 6 pairs of photos and 20 of a photo and a blank.
     assert unprotected.collisions >= 1 / 26 - 1e-6
+
+
+# -- in one call -----------------------------------------------------------------------------------
+
+
+def test_one_call_measures_the_same(toy_hash: PerceptualHash, photos: list[CanonicalImage]) -> None:
+    codes = torch.stack([toy_hash.code(photo.pixels) for photo in photos])
+    expected = Calibration(of(toy_hash), photos, PLAN, plain_codes=codes).run()
+    found = calibrate(photos, hash=toy_hash, plan=PLAN)
+    assert replace(found, measured=expected.measured) == expected
+    assert found.measured == {**expected.measured, "date": found.measured["date"], "fpr": None}
+    assert deploy(toy_hash, profile=found).members[0].config == found.config()
+
+
+def test_photos_come_one_by_one_from_anywhere(toy_hash: PerceptualHash, photo_files: list[Path]) -> None:
+    first, again = (
+        calibrate((source(file) for file in photo_files[:4]), hash=toy_hash, plan=PLAN)
+        for source in (str, Path.read_bytes)
+    )
+    assert replace(first, measured={}) == replace(again, measured={})
+
+
+def test_photos_that_cannot_be_read(toy_hash: PerceptualHash, photos: list[CanonicalImage], tmp_path: Path) -> None:
+    gone = tmp_path / "gone.jpg"
+    with pytest.raises(ImageError, match=r"gone\.jpg"):
+        calibrate([gone, *photos], hash=toy_hash, plan=PLAN)
+    told: list[ImageError] = []
+    found = calibrate([gone, *photos], hash=toy_hash, plan=PLAN, unreadable=told.append)
+    assert found == calibrate(photos, hash=toy_hash, plan=PLAN)
+    assert [str(gone) in str(error) for error in told] == [True]
+
+
+def test_the_threshold_of_one_call(toy_hash: PerceptualHash, photos: list[CanonicalImage]) -> None:
+    with pytest.raises(InputError, match="either a threshold or a false-match rate, not both"):
+        calibrate(photos, hash=toy_hash, plan=PLAN, threshold=0.1, fpr=0.1)
+    assert calibrate(photos, hash=toy_hash, plan=PLAN, threshold=0.1).unprotected.threshold == 0.1
+    codes = torch.stack([toy_hash.code(photo.pixels) for photo in photos])
+    by_rate = calibrate(photos, hash=toy_hash, plan=PLAN, fpr=0.1)
+    assert by_rate.unprotected.threshold == threshold_for(0.1, codes)
+    assert by_rate.measured["fpr"] == 0.1
 
 
 # -- the journal -----------------------------------------------------------------------------------
@@ -297,9 +350,9 @@ def test_a_journal_of_other_photos_is_refused(
     calibration.run(journal)
     assert json.loads(journal.read_text(encoding="utf-8").splitlines()[0])["names"] == [p.name for p in photos[:4]]
     for other in (
-        Calibration(toy_hash, photos[1:], PLAN),
-        Calibration(toy_hash, photos, replace(PLAN, seed=1)),
-        Calibration(toy_hash.with_threshold(0.1), photos, PLAN),
+        Calibration(of(toy_hash), photos[1:], PLAN),
+        Calibration(of(toy_hash), photos, replace(PLAN, seed=1)),
+        Calibration(of(toy_hash.with_threshold(0.1)), photos, PLAN),
     ):
         with pytest.raises(InputError, match="other settings"):
             other.run(journal)

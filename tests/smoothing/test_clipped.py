@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 
-from dualshield.attacks.methods import Defence
 from dualshield.attacks.space import saved
 from dualshield.errors import InputError
 from dualshield.hashes import PerceptualHash, get_hash
 from dualshield.images import CanonicalImage
 from dualshield.smoothing.clipped import KEPT, NODES, _moments, clipped_margins, gaussian_limit
-from dualshield.smoothing.config import PAPER_LIMIT
-from dualshield.smoothing.matcher import SmoothedMatcher
+from dualshield.smoothing.config import PAPER, PAPER_LIMIT
+from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.statistics import Decision
 
@@ -112,24 +113,42 @@ def test_the_law_met_again_and_again_is_kept(pdq: PerceptualHash, photos: list[C
 def test_only_linear_hashes_have_it(photos: list[CanonicalImage]) -> None:
     efflite = get_hash("efflite")
     with pytest.raises(InputError, match="not linear"):
-        SmoothedMatcher(efflite, PAPER_LIMIT)
+        _ = deploy(efflite, config=PAPER_LIMIT).matchers
     with pytest.raises(InputError, match="not linear"):
         clipped_margins(efflite, photos[0].pixels, SIGMA, 1, GaussianSource.from_seed(1), limit=True)
 
 
 def test_the_papers_matcher_by_the_limit(pdq: PerceptualHash, photos: list[CanonicalImage]) -> None:
-    """The full number of votes of the paper, on a match and on a pair of strangers."""
-    matcher = SmoothedMatcher(pdq, PAPER_LIMIT, source=GaussianSource.from_seed(2))
-    reference = matcher.enroll(photos[0])
-    found = matcher.match(reference, photos[0])
-    assert (found.decision, found.draws, found.noise) == (Decision.MATCH, 5000, "clipped-limit")
-    assert found.radius == pytest.approx(0.2993, abs=1e-4)  # sigma times the quantile of alpha^(1/n)
-    assert matcher.match(reference, photos[1]).decision == Decision.NO_MATCH
+    """The full number of votes of the paper, on a match and on a pair of strangers; they decide, and prove nothing."""
+    deployment = deploy(pdq, parameters="paper-limit")
+    reference = deployment.enroll(photos[0])
+    match, stranger = (
+        deployment.match(reference, photo, noise=GaussianSource.for_work(2, photo.name)) for photo in photos[:2]
+    )
+    assert (match.decision, match.member.votes, match.member.draws) == (Decision.MATCH, 5000, 5000)
+    assert (match.member.noise, match.member.threshold) == ("clipped-limit", 0.2)
+    assert stranger.decision == Decision.NO_MATCH
+    for found in (match, match.member, stranger, stranger.member):
+        assert (found.radius, found.radius_detected) == (0, 0)
+    assert match.member.p_lower == stranger.member.p_lower == 0
+    assert match.psnr is None
 
 
-def test_the_protocol_takes_it_where_it_can() -> None:
-    kinds = {name: Defence(name, "smoothing", protocol="paper-limit")._matchers[0].config.noise for name in HASHES}
-    assert kinds == HASHES
+def test_a_target_is_not_proven_by_the_limit_either(pdq: PerceptualHash, photos: list[CanonicalImage]) -> None:
+    deployment = deploy(pdq, parameters="paper-limit", target_radius=0.1)
+    found = deployment.match(deployment.enroll(photos[0]), photos[0], noise=GaussianSource.from_seed(2))
+    assert found.decision == Decision.MATCH
+    assert (found.radius, found.radius_detected, found.member.p_lower) == (0, 0, 0)
 
 
-HASHES = {"pdq": "clipped-limit", "efflite": "clipped"}
+def test_the_papers_noise_itself_certifies(pdq: PerceptualHash, photos: list[CanonicalImage]) -> None:
+    deployment = deploy(pdq, parameters="paper", n0=20, n=60)
+    found = deployment.match(deployment.enroll(photos[0]), photos[0], noise=GaussianSource.from_seed(2))
+    assert (found.decision, found.member.noise) == (Decision.MATCH, "clipped")
+    assert found.radius == pytest.approx(deployment.members[0].config.radius_ceiling)
+
+
+@pytest.mark.parametrize(("name", "noise"), [("pdq", "clipped-limit"), ("efflite", "clipped")])
+def test_the_protocol_takes_it_where_it_can(name: str, noise: str) -> None:
+    (member,) = deploy(name, parameters="paper-limit").members
+    assert member.config == replace(PAPER, noise=noise)  # type: ignore[arg-type]

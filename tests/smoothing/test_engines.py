@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -13,12 +14,14 @@ import pytest
 import torch
 
 from dualshield.errors import InputError, MissingDependencyError
+from dualshield.hashes.blackbox import black_box
 from dualshield.hashes.contract import PerceptualHash
 from dualshield.images import FrontEnd
+from dualshield.smoothing import deployment as deployment_module
 from dualshield.smoothing import engines, openvino_engine
-from dualshield.smoothing.config import PAPER
-from dualshield.smoothing.engines import Reads, TorchEngine, make_engine
-from dualshield.smoothing.matcher import SmoothedMatcher
+from dualshield.smoothing.config import PAPER, MatcherConfig
+from dualshield.smoothing.deploy import deploy
+from dualshield.smoothing.engines import Reads, TorchEngine, make_engine, require_function
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.openvino_engine import OpenVinoEngine
 from dualshield.smoothing.sampler import Sampler
@@ -62,15 +65,20 @@ def test_features_may_be_read_instead_of_cores(network: PerceptualHash, name: st
     torch.testing.assert_close(found, network.margins(images), rtol=1e-4, atol=1e-4)
 
 
+def reads(hash_: PerceptualHash, config: MatcherConfig) -> Reads:
+    (matcher,) = deploy(hash_, config=config).matchers
+    return matcher.engine.reads
+
+
 def test_clipped_noise_is_the_same_by_cores_and_by_features() -> None:
     """A matcher takes the shorter way; the codes under the same noise do not depend on it."""
     network = small_network(side=96)
     pixels = torch.rand(3, 512, 512, generator=torch.Generator().manual_seed(6))
-    assert SmoothedMatcher(network, PAPER).engine.reads == "features"
-    assert SmoothedMatcher(small_network(side=32), PAPER).engine.reads == "core"  # few rows, made of all the others
-    assert SmoothedMatcher(network, replace(PAPER, noise="linear")).engine.reads == "core"
+    assert reads(network, PAPER) == "features"
+    assert reads(small_network(side=32), PAPER) == "core"  # few rows, made of all the others
+    assert reads(network, replace(PAPER, noise="linear")) == "core"
     long_way, short_way = (
-        Sampler(network, make_engine(network, "torch", reads=reads), "clipped") for reads in get_args(Reads)
+        Sampler(network, make_engine(network, "torch", reads=what), "clipped") for what in get_args(Reads)
     )
     codes = [torch.cat(list(way.codes(pixels, 0.1, 12, GaussianSource.from_seed(7)))) for way in (long_way, short_way)]
     assert torch.equal(*codes)
@@ -140,7 +148,7 @@ def test_auto_falls_back_to_torch_and_says_so(
 def test_a_hash_that_openvino_cannot_convert_is_refused_in_one_line() -> None:
     from dualshield.hashes import get_hash
 
-    with pytest.raises(InputError, match=r"cannot convert it .*--engine torch") as caught:
+    with pytest.raises(InputError, match=r"cannot convert it .*use engine torch") as caught:
         make_engine(get_hash("pdq"), "openvino")
     assert "\n" not in str(caught.value)
 
@@ -211,3 +219,115 @@ def test_openvino_telemetry_is_never_loaded() -> None:
 
 def test_engine_names_are_the_documented_ones() -> None:
     assert engines.EngineName.__args__ == ("auto", "openvino", "torch")  # type: ignore[attr-defined]
+
+
+# -- one fixed function of the image ---------------------------------------------------------------
+
+
+class Step(torch.nn.Module):
+    """The last step of a network, from its margins and anything else."""
+
+    def __init__(self, step: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.step = step
+
+    def forward(self, margins: torch.Tensor) -> torch.Tensor:
+        return self.step(margins)
+
+
+def ending_in(last: torch.nn.Module, width: int) -> PerceptualHash:
+    """A hash that is light or not, by the width of its layer."""
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        layers = [torch.nn.Flatten(), torch.nn.Linear(192, width), torch.nn.Tanh(), torch.nn.Linear(width, 32), last]
+    return PerceptualHash("odd", "1", 32, FrontEnd.identity().resize(8, 8), torch.nn.Sequential(*layers))
+
+
+def seeded_by_the_batch(margins: torch.Tensor) -> torch.Tensor:
+    """The same number whenever the same images come together, and another in other company."""
+    generator = torch.Generator().manual_seed(int(margins.double().sum().abs() * 1e6))
+    return margins + torch.randn((), generator=generator)
+
+
+CALLS, BATCHES, FINITE = "from call to call", "from batch to batch", "not finite"
+NO_FUNCTIONS: dict[str, tuple[torch.nn.Module, str]] = {
+    "a random number per call": (Step(lambda margins: margins + torch.rand(())), CALLS),
+    "a random number per image": (Step(lambda margins: margins + torch.rand(len(margins), 1)), CALLS),
+    "a random number per bit": (Step(lambda margins: margins + torch.rand_like(margins)), CALLS),
+    "dropout that is never off": (Step(lambda margins: torch.nn.functional.dropout(margins, 0.5)), CALLS),
+    "a random number per batch": (Step(seeded_by_the_batch), BATCHES),
+    "the mean of the batch": (Step(lambda margins: margins - margins.mean(0)), BATCHES),
+    "the image before": (Step(lambda margins: margins + margins.roll(1, 0)), BATCHES),
+    "statistics of the batch": (torch.nn.BatchNorm1d(32, track_running_stats=False), BATCHES),
+    "no numbers": (Step(lambda margins: margins + torch.nan), FINITE),
+    "one that is no number": (Step(lambda margins: (margins - margins[:, :1]).reciprocal().log()), FINITE),
+    "infinity": (Step(lambda margins: margins / 0), FINITE),
+}
+WIDTHS = {"light": 8, "network": 96}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("what", NO_FUNCTIONS)
+def test_networks_that_are_no_function_of_one_image_are_refused(what: str, width: str) -> None:
+    last, why = NO_FUNCTIONS[what]
+    hash_ = ending_in(last, WIDTHS[width])
+    assert hash_.is_light == (width == "light")
+    deployment = deploy(hash_, sigma=0.1)
+    with pytest.raises(InputError, match=f"hash odd: its network .*{why}") as caught:
+        _ = deployment.matchers
+    assert "certifi" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("engine", ["torch", "openvino"])
+@pytest.mark.parametrize("batch_size", [None, 1, 2, 7])
+def test_ordinary_networks_are_not(engine: str, batch_size: int | None) -> None:
+    for last in (torch.nn.Identity(), torch.nn.BatchNorm1d(32), torch.nn.Dropout(0.5), torch.nn.LayerNorm(32)):
+        (matcher,) = deploy(ending_in(last, 96), sigma=0.1, engine=engine, batch_size=batch_size).matchers
+        assert matcher.engine.name == engine
+
+
+@pytest.mark.parametrize("engine", ["torch", "openvino"])
+@pytest.mark.parametrize("what", get_args(Reads))
+def test_it_is_asked_what_the_engine_reads(engine: str, what: Reads) -> None:
+    network = small_network(side=96)
+    require_function(make_engine(network, engine, reads=what), network)
+
+
+def test_the_hashes_of_the_package_are_functions() -> None:
+    for name in ("pdq", "efflite"):
+        for parameters in ("profile", "paper"):
+            assert deploy(name, parameters=parameters).matchers
+
+
+def test_a_black_box_is_not_asked_for_it() -> None:
+    """It was, when it was loaded; a call may take seconds."""
+    calls = 0
+
+    def count(pixels: Any) -> str:
+        nonlocal calls
+        calls += 1
+        return "0f"
+
+    hash_ = black_box(count, name="box", bits=8, side=8)
+    loaded = calls
+    assert loaded == 2
+    deployment = deploy(hash_, sigma=0.1)
+    (matcher,) = deployment.matchers
+    require_function(matcher.engine, hash_)
+    assert calls == loaded
+
+
+def test_it_is_asked_once_for_all_that_share_an_engine(
+    toy_hash: PerceptualHash, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(deployment_module, "require_function", lambda engine, hash_: asked.append(hash_.name))
+    deployment = deploy(toy_hash, sigma=0.1)
+    (first,) = deployment.matchers
+    (second,) = deployment.with_config(n=100, target_radius=0.0).matchers
+    assert first.engine is second.engine
+    assert asked == ["toy"]
+    (third,) = deployment.with_config(lowpass=8).matchers
+    assert third.engine is not first.engine
+    assert asked == ["toy", "toy"]

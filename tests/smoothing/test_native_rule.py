@@ -16,11 +16,12 @@ from conftest import Linear
 from dualshield.errors import InputError
 from dualshield.hashes import PerceptualHash, c_pdq, registry
 from dualshield.hashes.native import NativeRule, cosine_distance, l1
-from dualshield.images import CanonicalImage, FrontEnd
+from dualshield.images import FrontEnd
 from dualshield.smoothing.config import MatcherConfig
+from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.noise import GaussianSource
-from dualshield.smoothing.reference import majority
+from dualshield.smoothing.reference import MemberReference, majority
 from dualshield.testing import natural_image
 
 MODES = ["code", "bank", "paired"]
@@ -33,17 +34,29 @@ def bits_rule(toy_hash: PerceptualHash) -> PerceptualHash:
     return replace(toy_hash, native=rule, rule="native")
 
 
+def matcher_of(hash_: PerceptualHash, config: MatcherConfig) -> SmoothedMatcher:
+    (matcher,) = deploy(hash_, config=config, rule=hash_.rule, engine="torch").matchers
+    return matcher
+
+
+def as_values(reference: MemberReference) -> MemberReference:
+    """The same codes, as the native rule has them."""
+    bank = None if reference.bank is None else reference.bank.float()
+    return replace(reference, plain=reference.plain.float(), code=reference.code.float(), bank=bank)
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("sigma", [0.3, 3.0, 12.0])
 def test_the_same_rule_gives_the_same_votes(
     mode: str, sigma: float, toy_hash: PerceptualHash, bits_rule: PerceptualHash
 ) -> None:
     config = MatcherConfig(sigma=sigma, reference_mode=mode, n=300, bank_size=21)  # type: ignore[arg-type]
-    results = []
-    for hash_ in (toy_hash, bits_rule):
-        matcher = SmoothedMatcher(hash_, config, engine="torch", source=GaussianSource.from_seed(5))
-        results.append(matcher.match(matcher.enroll(natural_image(1)), natural_image(1)))
-    by_bits, by_values = results
+    pixels = natural_image(1).pixels
+    bits, values = (matcher_of(hash_, config) for hash_ in (toy_hash, bits_rule))
+    reference = bits.enroll(pixels)
+    by_bits = bits.match(reference, pixels, GaussianSource.from_seed(5))
+    # Under another rule enrolment would draw other noise; here votes shall meet the same codes.
+    by_values = values.match(as_values(reference), pixels, GaussianSource.from_seed(5))
     assert (by_bits.votes, by_bits.radius, by_bits.decision) == (by_values.votes, by_values.radius, by_values.decision)
     assert (by_bits.rule, by_values.rule) == ("hamming", "native")
     assert by_values.threshold == 13
@@ -51,13 +64,10 @@ def test_the_same_rule_gives_the_same_votes(
 
 def test_sigma_is_chosen_alike(toy_hash: PerceptualHash, bits_rule: PerceptualHash) -> None:
     config = MatcherConfig(sigma="auto", sigma_grid=(0.5, 4.0, 30.0), n=300)
-    chosen = [
-        SmoothedMatcher(hash_, config, engine="torch", source=GaussianSource.from_seed(6))
-        .enroll(natural_image(1))
-        .sigma
-        for hash_ in (toy_hash, bits_rule)
-    ]
-    assert chosen[0] == chosen[1]
+    by_bits, by_values = (
+        matcher_of(hash_, config).enroll(natural_image(1).pixels).sigma for hash_ in (toy_hash, bits_rule)
+    )
+    assert by_bits == by_values
 
 
 def cosine_hash() -> PerceptualHash:
@@ -76,8 +86,8 @@ def test_votes_have_the_right_probability() -> None:
     expected = float((torch.cosine_similarity(draws, torch.tensor([[0.8, 0.3]])) > 0.75).float().mean())
     assert 0.2 < expected < 0.95
     config = MatcherConfig(sigma=sigma, reference_mode="code", n=4000, bank_size=4001)
-    matcher = SmoothedMatcher(hash_, config, engine="torch", source=GaussianSource.from_seed(7))
-    reference = replace(matcher.enroll(CanonicalImage(pixels, "flat")), code=torch.tensor([0.8, 0.3]))
+    matcher = matcher_of(hash_, config)
+    reference = replace(matcher.enroll(pixels), code=torch.tensor([0.8, 0.3]))
     votes = matcher.count(reference, pixels, 4000, GaussianSource.from_seed(8))
     assert abs(votes / 4000 - expected) < 5 * (expected * (1 - expected) / 4000) ** 0.5 + 0.002
 
@@ -88,9 +98,9 @@ def test_the_consensus_of_values_is_their_median() -> None:
 
 
 def test_a_bare_code_needs_bits(bits_rule: PerceptualHash) -> None:
-    matcher = SmoothedMatcher(bits_rule, MatcherConfig(sigma=1.0), engine="torch")
+    deployment = deploy(bits_rule, rule="native", sigma=1.0)
     with pytest.raises(InputError, match="does not compare bits: it needs a reference image"):
-        matcher.enroll_code(torch.zeros(64, dtype=torch.bool))
+        deployment.enroll_code(torch.zeros(64, dtype=torch.bool))
 
 
 # -- dualshield match --rule -----------------------------------------------------------------------

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+from collections.abc import Callable
+from copy import deepcopy
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,6 +98,38 @@ def test_integers_are_uniform() -> None:
     assert (counts - 10_000).abs().max() < 500
 
 
-def test_a_negative_seed_is_refused() -> None:
-    with pytest.raises(InputError, match="negative"):
-        GaussianSource.from_seed(-1)
+@pytest.mark.parametrize("seed", [-1, 1.5, "1", True])
+def test_a_seed_that_is_none_is_refused(seed: Any) -> None:
+    with pytest.raises(InputError, match="seed"):
+        GaussianSource.from_seed(seed)
+
+
+def test_a_stream_knows_whether_it_is_secret() -> None:
+    secret, seeded = GaussianSource.secret(), GaussianSource.from_seed(1)
+    assert (secret.origin, secret.fork("x").origin, GaussianSource.make(None).origin) == ("secret",) * 3
+    assert (seeded.origin, seeded.fork("x").origin, GaussianSource.make(1).origin) == ("seeded",) * 3
+    assert GaussianSource.for_work(1, "x").origin == "seeded"
+
+
+@pytest.mark.parametrize("copy", [pickle.dumps, deepcopy])
+def test_a_stream_cannot_be_copied(copy: Callable[[object], object]) -> None:
+    with pytest.raises(TypeError, match="cannot be copied"):
+        copy(GaussianSource.secret())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_secret_stream_is_another_one_in_a_forked_process() -> None:
+    def in_a_child(source: GaussianSource) -> bytes:
+        reading, writing = os.pipe()
+        if os.fork() == 0:
+            os.write(writing, source.fork("x").normal((4,)).numpy().tobytes() + source.normal((4,)).numpy().tobytes())
+            os._exit(0)
+        os.wait()
+        os.close(writing)
+        with os.fdopen(reading, "rb") as result:
+            return result.read()
+
+    secret, seeded = GaussianSource.secret(), GaussianSource.from_seed(1)
+    secret.normal((4,))
+    assert len({in_a_child(secret) for _ in range(3)}) == 3
+    assert len({in_a_child(seeded) for _ in range(3)}) == 1  # experiments repeat, wherever they run

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import math
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -12,14 +14,15 @@ from typing import Any
 import pytest
 
 from dualshield.errors import InputError, MissingError
+from dualshield.hashes.contract import PerceptualHash
 from dualshield.hashes.registry import BUILT_IN, get_hash
 from dualshield.smoothing.config import MatcherConfig
+from dualshield.smoothing.deploy import UNCALIBRATED_SIGMA, HashLike, deploy
 from dualshield.smoothing.profile import (
-    UNCALIBRATED_SIGMA,
+    MAX_BYTES,
     GridPoint,
     Profile,
     Rates,
-    default_config,
     find_profile,
     profile_file,
 )
@@ -59,6 +62,11 @@ def profile() -> Profile:
 # -- what is deployed ------------------------------------------------------------------------------
 
 
+def deployed(hash_: HashLike, **parameters: Any) -> MatcherConfig:
+    (member,) = deploy(hash_, **parameters).members
+    return member.config
+
+
 def test_rates_keep_what_the_plain_hash_has() -> None:
     plain = Rates(0.2, 0.0, 0.0, variants_matched=0.95, collisions=0.01, worst_unrelated=1.0)
     assert replace(plain, variants_matched=0.941).keeps(plain)
@@ -66,20 +74,41 @@ def test_rates_keep_what_the_plain_hash_has() -> None:
     assert not replace(plain, collisions=0.011).keeps(plain)
 
 
-def test_the_default_takes_sigmas_up_to_the_chosen_one(profile: Profile) -> None:
+@pytest.fixture
+def measured(toy_hash: PerceptualHash, profile: Profile) -> PerceptualHash:
+    """The hash that the profile was measured for."""
+    return replace(toy_hash, version=profile.hash_version)
+
+
+def test_the_default_takes_sigmas_up_to_the_chosen_one(profile: Profile, measured: PerceptualHash) -> None:
     expected = MatcherConfig(sigma="auto", lowpass=32, threshold=0.15, sigma_grid=(0.4, 0.8))
     assert profile.config() == expected
-    assert default_config("pdq", profile) == expected
+    assert deployed(measured, profile=profile) == expected
 
 
-def test_the_widest_takes_all_without_extra_collisions(profile: Profile) -> None:
-    assert profile.widest_config() == replace(profile.config(), sigma_grid=(0.4, 0.8, 1.6))
+def test_the_widest_takes_all_without_extra_collisions(profile: Profile, measured: PerceptualHash) -> None:
+    expected = replace(profile.config(), sigma_grid=(0.4, 0.8, 1.6))
+    assert profile.widest_config() == expected
+    assert deployed(measured, profile=profile, sigma="auto") == expected
 
 
-def test_bare_codes_have_a_fixed_sigma_of_their_own(profile: Profile) -> None:
+def test_bare_codes_have_a_fixed_sigma_of_their_own(profile: Profile, measured: PerceptualHash) -> None:
     config = profile.external_config()
     assert (config.sigma, config.lowpass, config.threshold) == (0.25, None, 0.12)
     assert config.reference_mode == "code"
+    assert deployed(measured, profile=profile, for_codes=True) == config
+
+
+def test_a_profile_of_another_hash_is_refused(profile: Profile, toy_hash: PerceptualHash) -> None:
+    with pytest.raises(InputError, match="measured for hash toy 3, not for toy 1; calibrate this one"):
+        deploy(toy_hash, profile=profile)
+    with pytest.raises(InputError, match="measured for hash toy 3, not for pdq 1"):
+        deploy("pdq", profile=profile)
+
+
+def test_its_name_is_short(profile: Profile) -> None:
+    assert repr(profile) == "<Profile of toy 3: sigma up to 0.8, low-pass 32>"
+    assert repr(profile.at_lowpass(None)) == "<Profile of toy 3: sigma up to 0.2>"
 
 
 def test_at_another_low_pass(profile: Profile) -> None:
@@ -134,8 +163,46 @@ def test_places_where_nothing_can_be_written(profile: Profile, tmp_path: Path) -
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot read the profile"):
+    with pytest.raises(InputError, match=r"gone\.json: no such file; check the path"):
         Profile.load(tmp_path / "gone.json")
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/dev/stdin"])
+def test_a_device_is_no_profile(device: str) -> None:
+    with pytest.raises(InputError, match=f"{device} "):
+        Profile.load(Path(device))
+
+
+def test_a_pipe_is_refused_without_waiting_for_it(tmp_path: Path, toy_hash: PerceptualHash) -> None:
+    pipe = tmp_path / "toy.json"
+    os.mkfifo(pipe)
+    for load in (Profile.load, lambda file: deploy(toy_hash, profile=file)):
+        with pytest.raises(InputError, match=r"toy\.json is not a regular file"):
+            load(pipe)
+
+
+def test_a_folder_is_no_profile(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is not a regular file"):
+        Profile.load(tmp_path)
+
+
+def test_files_of_any_other_size_are_not_read_to_their_end(profile: Profile, tmp_path: Path) -> None:
+    file = tmp_path / "toy.json"
+    profile.save(file)
+    text = file.read_bytes()
+    file.write_bytes(text + b" " * (MAX_BYTES - len(text)))
+    assert Profile.load(file) == profile
+    with file.open("r+b") as opened:
+        opened.truncate(2**40)  # all holes: it takes no room, and reading it would
+    with pytest.raises(InputError, match="more than the 16,777,216 bytes"):
+        Profile.load(file)
+
+
+def test_what_is_no_text_is_no_profile(tmp_path: Path) -> None:
+    file = tmp_path / "toy.json"
+    file.write_bytes(b"\xff\xfe{}")
+    with pytest.raises(InputError, match=r"toy\.json is not a DualShield profile: it is not text"):
+        Profile.load(file)
 
 
 @pytest.mark.parametrize("name", list(Profile.__dataclass_fields__))
@@ -177,16 +244,23 @@ def test_values_of_the_wrong_kind(change: dict[str, Any], profile: Profile) -> N
 # -- finding it ------------------------------------------------------------------------------------
 
 
-def test_a_card_has_its_profile_beside_it(profile: Profile, tmp_path: Path) -> None:
+def test_a_card_has_its_profile_beside_it(profile: Profile, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     card = tmp_path / "own.yaml"
     beside = tmp_path / "own.profile.json"
+    card.write_text(f'name: toy\nversion: "3"\nbits: 64\nside: 8\ncommand: [echo, {"0f" * 8}]\n')
     assert profile_file(str(card)) == beside
     assert profile_file("pdq") is None
     assert find_profile(str(card)) is None
-    assert default_config(str(card)) == MatcherConfig(sigma=UNCALIBRATED_SIGMA)
+    with caplog.at_level(logging.WARNING):
+        assert deployed(card) == MatcherConfig(sigma=UNCALIBRATED_SIGMA)
+        assert not caplog.text  # nothing is smoothed yet
+        assert deploy(card).matchers
+    assert "hash toy is not calibrated: sigma 0.1; run dualshield calibrate" in caplog.text
     profile.save(beside)
     assert find_profile(str(card)) == profile
-    assert default_config(str(card)) == profile.config()
+    caplog.clear()
+    assert deployed(card) == profile.config()
+    assert caplog.text == ""
 
 
 def test_an_unknown_name_has_no_profile() -> None:

@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import math
 from io import BytesIO
+from pathlib import Path
+from typing import Any, assert_type
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageEnhance
 
-from dualshield.errors import InputError
+from dualshield.errors import ImageError, InputError
+from dualshield.images import CanonicalImage, load_image
 from dualshield.transforms import EXTRA_TRANSFORMS, LOWEST_INTENSITY, PAPER_TRANSFORMS, Transform, parse
 
 NAMES = [transform.name for transform in PAPER_TRANSFORMS]
@@ -222,18 +225,49 @@ def test_levels_out_of_range(family: str, level: float) -> None:
         Transform(family, level)
 
 
-@pytest.mark.parametrize(
-    "pixels",
-    [
-        torch.zeros(512, 512),
-        torch.zeros(1, 64, 64),
-        torch.zeros(1, 3, 64, 64),
-        torch.zeros(3, 8, 8, dtype=torch.uint8),
-    ],
-)
-def test_only_single_float_images(pixels: torch.Tensor) -> None:
-    with pytest.raises(InputError, match="give one float image"):
+@pytest.mark.parametrize("pixels", [torch.zeros(64), torch.zeros(1, 3, 64, 64), torch.zeros(3, 8, 8).int(), None, 3])
+def test_only_single_images(pixels: Any) -> None:
+    with pytest.raises(ImageError, match="; give "):
         Transform("brightness", 1.15)(pixels)
+
+
+def test_a_float_tensor_keeps_its_size_and_type() -> None:
+    for dtype in (torch.float32, torch.float64):
+        found = Transform("brightness", 0.5)(torch.full((3, 20, 30), 0.5, dtype=dtype))
+        assert (found.shape, found.dtype) == ((3, 20, 30), dtype)
+        assert torch.equal(found, torch.full_like(found, 0.25))
+
+
+def test_whatever_else_holds_an_image_becomes_canonical(tmp_path: Path) -> None:
+    array = np.random.default_rng(2).integers(0, 256, (20, 30, 3), np.uint8)
+    path = tmp_path / "a.png"
+    Image.fromarray(array).save(path)
+    canonical = load_image(path)
+    transform = Transform("noise", 0.01)
+    expected = transform(canonical.pixels, seed=5)
+    for source, name in (
+        (canonical, str(path)),
+        (path, str(path)),
+        (str(path), str(path)),
+        (path.read_bytes(), "<bytes>"),
+        (Image.fromarray(array), "<image>"),
+        (array, "<array>"),
+    ):
+        found = transform(source, seed=5)
+        assert_type(found, CanonicalImage)
+        assert found.name == f"{name} noise-0.01"
+        assert torch.equal(found.pixels, expected)
+        assert found.upload_norm is None  # nobody uploaded it
+
+
+@pytest.mark.parametrize(
+    "tensor", [torch.full((20, 30), 0.5), torch.full((1, 20, 30), 0.5), torch.full((3, 20, 30), 128).byte()]
+)
+def test_tensors_of_other_kinds_become_canonical(tensor: torch.Tensor) -> None:
+    found: object = Transform("brightness", 0.5)(tensor)
+    assert isinstance(found, CanonicalImage)
+    assert found.name == "<tensor> brightness-0.5"
+    assert torch.allclose(found.pixels, torch.tensor(0.25), atol=0.002)
 
 
 def test_blur_larger_than_the_image() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -70,6 +71,23 @@ def test_every_neuron_stays_within_its_bounds(name: str) -> None:
             interval = found.interval(index)
             assert (value >= interval.low - 1e-12).all()
             assert (value <= interval.high + 1e-12).all()
+
+
+@pytest.mark.parametrize("refine", [False, True])
+@pytest.mark.parametrize("radius", [0.0, 0.03])
+@pytest.mark.parametrize("name", NETS)
+def test_the_centre_may_be_off_by_the_blur(name: str, radius: float, refine: bool) -> None:
+    network, program, region = case(name, "l2", "canonical")
+    blur = torch.full_like(region.centre, 0.02)
+    box = Region(region.centre, "linf", blur, 0 * blur).at(1.0)
+    found = bound(program, replace(region.at(radius), blur=blur), refine=refine)
+    goals = torch.eye(len(found.output.low), dtype=torch.float64)
+    centres = [region.centre + blur, region.centre - blur, *climb(network, box, goals), *climb(network, box, -goals)]
+    for centre, step in zip(centres, directions(region, len(centres), 0), strict=True):
+        for index, value in enumerate(program.values(centre + radius * step)):
+            interval = found.interval(index)
+            assert (value >= interval.low - 1e-12).all(), index
+            assert (value <= interval.high + 1e-12).all(), index
 
 
 def test_canonical_perturbations_stay_within_the_bounds() -> None:

@@ -22,7 +22,7 @@ from dualshield.verification.bounds import bound
 from dualshield.verification.program import Program, program_of
 from dualshield.verification.region import region_of
 from dualshield.verification.relaxation import Interval
-from dualshield.verification.verify import worst_distance
+from dualshield.verification.verify import _entries, worst_distance
 from small_networks import climb, directions, outputs, small_c_pdna, small_c_pdq
 from synthetic_cnn import c_pdq_net, calm, spread
 
@@ -47,7 +47,7 @@ HASHES = ["c-pdq", "c-pdna"]
 @pytest.mark.parametrize("name", HASHES)
 def test_nothing_inside_the_radius_evades(name: str, norm: str, space: str) -> None:
     hash_, image = small_hash(name), natural_image(1)
-    result = verify(hash_, image, norm=norm, space=space, tolerance=1.2)
+    result = verify(image, hash_, norm=norm, space=space, tolerance=1.2)
     assert 0 < result.radius < result.next_radius <= 1.2 * result.radius * (1 + 1e-9)
     assert result.distance_bound < result.limit == hash_.native.limit  # type: ignore[union-attr]
     program = program_of(hash_.network, hash_.front_end.shape)
@@ -68,7 +68,7 @@ def test_nothing_inside_the_radius_evades(name: str, norm: str, space: str) -> N
 @pytest.mark.parametrize("name", HASHES)
 def test_smaller_radii_are_certified_and_larger_ones_end(name: str) -> None:
     hash_, image = small_hash(name), natural_image(2)
-    result = verify(hash_, image, tolerance=1.2)
+    result = verify(image, hash_, tolerance=1.2)
     program = program_of(hash_.network, hash_.front_end.shape)
     region = region_of(hash_.front_end, image.pixels, "l2", "canonical")
     reference = hash_.native.values(hash_.margins(image.pixels[None]))[0].double()  # type: ignore[union-attr]
@@ -108,24 +108,65 @@ def test_bytes_are_rounded_and_cut_off() -> None:
 
 def test_the_stricter_rule_has_the_smaller_radius() -> None:
     hash_, image = small_hash("c-pdq"), natural_image(1)
-    strict = verify(hash_.with_threshold(1 / 16), image, rule="hamming", tolerance=2)
+    strict = verify(image, hash_.with_threshold(1 / 16), rule="hamming", tolerance=2)
     assert strict.limit == 2
-    assert strict.radius < verify(hash_, image, tolerance=2).radius
+    assert strict.radius < verify(image, hash_, tolerance=2).radius
 
 
 def test_radius_in_the_uploads_own_pixels(photo_files: list[Path]) -> None:
     image = load_image(photo_files[0])
-    result = verify(small_hash("c-pdq"), image, tolerance=2)
+    result = verify(image, small_hash("c-pdq"), tolerance=2)
     assert image.upload_norm is not None
     assert result.radius_upload == pytest.approx(result.radius / image.upload_norm)
-    assert verify(small_hash("c-pdq"), image, tolerance=2, space="input").radius_upload is None
+    assert verify(image, small_hash("c-pdq"), tolerance=2, space="input").radius_upload is None
+
+
+def test_no_radius_in_pixels_of_an_unknown_upload() -> None:
+    image = natural_image(1)
+    assert image.upload_norm is None
+    result = verify(image, small_hash("c-pdq"), tolerance=2)
+    assert result.radius > 0
+    assert result.radius_upload is None
+
+
+def test_without_a_radius_the_distance_is_that_of_the_image_itself() -> None:
+    """Every output is on the boundary, so each bit may be either."""
+    hash_ = small_hash("c-pdq")
+    last = hash_.network[-1]  # type: ignore[index]
+    assert isinstance(last, nn.Linear)
+    nn.init.zeros_(last.weight)
+    nn.init.constant_(last.bias, 0.5)
+    result = verify(natural_image(1), hash_)
+    assert result.radius == 0
+    assert result.distance_bound == 16
+
+
+def test_bounds_that_are_no_numbers_certify_nothing() -> None:
+    program = Program((1, 1, 1), lambda y: (y > 0.5).double())
+    nothing = torch.tensor([float("nan"), 0.1]).double()
+    assert worst_distance(program, Interval(nothing, nothing), torch.zeros(2).double()) == float("inf")
+
+
+def test_a_tie_is_what_the_rule_makes_of_it() -> None:
+    """Authors round to the even byte, bits round down."""
+    hash_ = small_hash("c-pdna")
+    program = program_of(hash_.network, hash_.front_end.shape)
+    margins = c_pdna.Thermometer()(torch.tensor([[1.5, 2.5, 3.0] + [0.0] * 9]))[0]
+    assert _entries(hash_.with_rule("native"), margins, program)[:3].tolist() == [2, 2, 3]
+    assert _entries(hash_.with_rule("hamming"), margins, program)[:3].tolist() == [1, 2, 3]
+
+
+def test_the_bits_need_no_native_rule() -> None:
+    hash_ = small_hash("c-pdq")
+    plain = verify(natural_image(1), replace(hash_, native=None), rule="hamming", tolerance=2)
+    assert plain.radius == verify(natural_image(1), hash_, rule="hamming", tolerance=2).radius
 
 
 def test_bad_parameters(toy_hash: PerceptualHash) -> None:
     with pytest.raises(InputError, match="only c-pdq and c-pdna can be verified"):
-        verify(toy_hash, natural_image(1))
+        verify(natural_image(1), toy_hash)
     with pytest.raises(InputError, match="tolerance 1 is not a factor above 1"):
-        verify(small_hash("c-pdq"), natural_image(1), tolerance=1)
+        verify(natural_image(1), small_hash("c-pdq"), tolerance=1)
 
 
 # -- the real size, and the command ----------------------------------------------------------------
@@ -174,6 +215,14 @@ def test_the_command(photo_files: list[Path], capsys: pytest.CaptureFixture[str]
     out = capsys.readouterr().out
     assert "in linf on 512x512 pixels" in out
     assert "hamming rule: a distance below 4" in out
+
+
+@pytest.mark.usefixtures("small")
+def test_a_hash_may_be_named_and_an_image_be_a_file(photo_files: list[Path]) -> None:
+    by_name, by_default = verify(photo_files[0], "c-pdq", tolerance=2), verify(str(photo_files[0]), tolerance=2)
+    by_object = verify(load_image(photo_files[0]), small_hash("c-pdq"), tolerance=2)
+    assert by_name.radius == by_default.radius == by_object.radius > 0
+    assert by_name.image == str(photo_files[0])
 
 
 def test_without_weights(photo_files: list[Path], capsys: pytest.CaptureFixture[str]) -> None:

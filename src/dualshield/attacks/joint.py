@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 
 from dualshield.attacks.victim import Target, Victim
-from dualshield.smoothing.ensemble import joint_decision
+from dualshield.smoothing.deployment import joint_decision
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.statistics import Decision
 
@@ -21,12 +21,17 @@ class JointVictim(Target):
 
     def __init__(self, members: Iterable[Victim]) -> None:
         self._members = tuple(members)
+        self.name = self._members[0].name
         self.queries = 0
 
     @property
     def members(self) -> tuple[Victim, ...]:
         """All of them: an evasion has to get past each."""
         return self._members
+
+    def with_noise(self, noise: GaussianSource) -> JointVictim:
+        """Each member with a stream of its own."""
+        return JointVictim(member.with_noise(noise.fork(f"member {member.hash.name}")) for member in self.members)
 
     def for_known_queries(self) -> JointVictim:
         """Each member with one set of noisy codes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from dualshield.attacks.budgets import BUDGETS, Outcomes
-from dualshield.attacks.methods import Defence, get_attack
+from dualshield.attacks.defence import Defence
+from dualshield.attacks.methods import get_attack
 from dualshield.attacks.result import Budget
 from dualshield.attacks.victim import Against
 from dualshield.errors import InputError, NothingToAttackError
 from dualshield.images import CanonicalImage, load_image
 from dualshield.journal import Journal
+from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.noise import GaussianSource
 
 Key = tuple[str, str, str, float]  # variant, file, method, budget
@@ -29,16 +31,19 @@ class Plan:
     With ``search`` the budgets are a scale on which each image's cost of evasion is found by bisection (`budgets`).
     """
 
-    hash: str
+    deployment: Deployment
     methods: tuple[str, ...] = ("pgd", "eot-pgd")
     budgets: tuple[float, ...] = BUDGETS
     variants: tuple[Against, ...] = ("original", "smoothing", "ours")
     search: bool = False
     strength: float = 1.0  # of hardening
     seed: int = 2026
-    device: str = "cpu"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.deployment, Deployment):
+            raise InputError(
+                f"red team: give a deployment, as from deploy('pdq'), not {type(self.deployment).__name__}"
+            )
         for method in self.methods:
             get_attack(method)
         for budget in self.budgets:
@@ -49,6 +54,11 @@ class Plan:
             raise InputError("red team: the cost is that of evasion; run collisions without the search")
         if list(self.budgets) != sorted(set(self.budgets)):
             raise InputError("red team: give different budgets in ascending order")
+
+    def settings(self) -> dict[str, Any]:
+        """All that results depend on, ready for JSON."""
+        values = {name: value for name, value in vars(self).items() if name != "deployment"}
+        return {"hash": self.deployment.name, "deployment": self.deployment.digest, **values}
 
 
 @dataclass(frozen=True)
@@ -83,7 +93,7 @@ def run(
     names = [f"{file.parent.name}/{file.name}" for file in files]
     if len(set(names)) < len(names):
         raise InputError("red team: two of the files have the same folder and name; give each folder once")
-    record = Journal(journal, {**asdict(plan), "files": names}) if journal else None
+    record = Journal(journal, {**plan.settings(), "files": names}) if journal else None
     found: dict[tuple[str, str, str], Outcomes] = {
         (variant, name, method): Outcomes(plan.budgets, plan.search)
         for variant in plan.variants
@@ -134,21 +144,18 @@ class _Laboratory:
 
     @cached_property
     def defence(self) -> Defence:
-        plan = self.plan
-        return Defence(plan.hash, self.variant, strength=plan.strength, device=plan.device, source=self._noise())
+        return Defence(self.plan.deployment, self.variant, strength=self.plan.strength)
 
     def _noise(self, *labels: object) -> GaussianSource:
         return GaussianSource.for_work(self.plan.seed, self.variant, *labels)
 
     def publish(self, name: str, image: CanonicalImage) -> CanonicalImage:
-        self.defence.draw_from(self._noise(name))
-        return self.defence.publish(image)
+        return self.defence.publish(image, self._noise(name))
 
     def attack(self, key: Key, published: CanonicalImage, query: CanonicalImage) -> dict[str, Any]:
         _, _, method, budget = key
-        self.defence.draw_from(self._noise(*key))
         try:
-            victim = self.defence.victim(published)
+            victim = self.defence.victim(published, self._noise(*key))
             return get_attack(method)(victim, query, Budget(budget), seed=self.plan.seed).to_dict()
         except NothingToAttackError:
             return {"unmatched": True}

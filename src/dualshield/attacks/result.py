@@ -19,7 +19,7 @@ class Budget:
     l2: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.l2) and 0 < self.l2 <= MAX_BUDGET):
+        if not (isinstance(self.l2, int | float) and math.isfinite(self.l2) and 0 < self.l2 <= MAX_BUDGET):
             raise InputError(f"budget {self.l2} is not in (0, {MAX_BUDGET:g}]; it is an l2 norm over 512x512x3 pixels")
 
 
@@ -44,6 +44,10 @@ class AttackResult:
     warnings: tuple[str, ...]
     adversarial: CanonicalImage  # as saved
     reach: float | None = None  # pgd, nes: the longest change asked for; any budget above gives the same attack
+
+    def __repr__(self) -> str:
+        verdict = "succeeded" if self.success else "failed"
+        return f"<AttackResult {self.method} {verdict} at l2 {self.l2:.4g} of {self.budget:g}, {self.decision}>"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON; the image is left out."""

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from dualshield.attacks.methods import Defence
+from dualshield.attacks.defence import Defence
 from dualshield.attacks.space import saved
 from dualshield.attacks.victim import Against
 from dualshield.errors import NothingToAttackError
 from dualshield.images import load_image
 from dualshield.images.quality import ssim
+from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.statistics import Decision
 from dualshield.transforms import EXTRA_TRANSFORMS, PAPER_TRANSFORMS, Transform
@@ -36,30 +37,29 @@ class TransformRate:
 
 
 def run(
-    hash_name: str,
+    deployment: Deployment,
     files: Sequence[Path],
     variants: Sequence[Against],
     *,
     transforms: Sequence[Transform] = ALL_TRANSFORMS,
     strength: float = 1.0,
     seed: int = 2026,
-    device: str = "cpu",
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> list[TransformRate]:
     """Transform every published image, save it in 8 bits, and ask the deployed matcher."""
     rates = []
     total, done = len(variants) * len(files), 0
     for variant in variants:
-        source = GaussianSource.from_seed(seed).fork(variant)
-        defence = Defence(hash_name, variant, strength=strength, device=device, source=source)
+        defence = Defence(deployment, variant, strength=strength)
         decisions: dict[Transform, list[Decision]] = {transform: [] for transform in transforms}
         similarities: dict[Transform, list[float]] = {transform: [] for transform in transforms}
         unmatched = 0
         for file in files:
             progress(f"{variant}, {file.name}", done, total)
             done += 1
-            published = defence.publish(load_image(file))
-            victim = defence.victim(published)
+            noise = GaussianSource.for_work(seed, variant, file.parent.name, file.name)
+            published = defence.publish(load_image(file), noise.fork("publish"))
+            victim = defence.victim(published, noise)
             try:
                 pixels = victim.start(published)
             except NothingToAttackError:

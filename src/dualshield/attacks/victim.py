@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Self
 
 import torch
 
@@ -13,13 +13,13 @@ from dualshield.attacks.space import saved
 from dualshield.errors import InputError, NothingToAttackError
 from dualshield.hashes.contract import PerceptualHash
 from dualshield.hashes.margins import signs
-from dualshield.images.canonical import CanonicalImage
+from dualshield.images import CanonicalImage, ImageLike, as_image
 from dualshield.images.frontend import Expansion
 from dualshield.smoothing.accelerated import accelerated
 from dualshield.smoothing.clipped import clipped_margins
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.noise import GaussianSource
-from dualshield.smoothing.reference import Reference
+from dualshield.smoothing.reference import MemberReference
 from dualshield.smoothing.statistics import Decision
 
 Against = Literal["original", "smoothing", "hardening", "ours"]
@@ -33,6 +33,7 @@ class Target(ABC):
     """What attacks need of a service with one enrolled reference, whether it asks one hash or several."""
 
     queries: int
+    name: str  # of the reference
 
     @property
     @abstractmethod
@@ -61,7 +62,11 @@ class Target(ABC):
         """The attacker's own estimate of the distance, on its own noise."""
 
     @abstractmethod
-    def for_known_queries(self) -> Target:
+    def with_noise(self, noise: GaussianSource) -> Self:
+        """The same service, which draws its noise from here: work that is resumed gets the noise it would have had."""
+
+    @abstractmethod
+    def for_known_queries(self) -> Self:
         """The service as it answers queries that do not depend on its answers: reference codes may be drawn once."""
 
     def decide(self, pixels: torch.Tensor) -> Decision:
@@ -80,23 +85,26 @@ class Target(ABC):
         return self.plain_distance(pixels)
 
     def require_differentiable(self) -> None:
-        """White-box attacks need gradients; a hash without any can only be attacked by queries."""
-        for member in self.members:
-            if not member.hash.is_differentiable:
-                raise InputError(f"hash {member.hash.name} has no gradient: only black-box attacks (nes) can be used")
+        """White-box attacks need gradients of bits; without them a hash can only be attacked by queries."""
+        for hash_ in (member.hash for member in self.members):
+            if not hash_.is_differentiable:
+                raise InputError(f"hash {hash_.name} has no gradient: only black-box attacks (nes) can be used")
+            if hash_.rule == "native":
+                raise InputError(
+                    f"the native rule of {hash_.name} compares no bits: only black-box attacks (nes) can be used"
+                )
 
     def start(self, query: CanonicalImage, *, matching: bool = True) -> torch.Tensor:
         """Where an attack begins: the query as a file holds it, after checking that there is something to achieve."""
         pixels = saved(query.pixels).to(self.members[0].hash.device)
-        name = self.members[0].reference.name
         decision = self.decision(pixels)
         self.queries = 0
         if matching and decision != Decision.MATCH:
             raise NothingToAttackError(
-                f"{query.name} does not match {name} to begin with ({decision.value}): nothing to evade"
+                f"{query.name} does not match {self.name} to begin with ({decision.value}): nothing to evade"
             )
         if not matching and decision == Decision.MATCH:
-            raise NothingToAttackError(f"{query.name} matches {name} already: nothing to collide")
+            raise NothingToAttackError(f"{query.name} matches {self.name} already: nothing to collide")
         return pixels
 
 
@@ -105,24 +113,26 @@ class Victim(Target):
     """A plain hash, or a smoothed matcher (``matcher`` set), with one enrolled reference.
 
     ``hash`` is what gradients go through: behind the matcher's low-pass where there is one. ``code`` is what queries
-    are compared with, in its signs.
+    are compared with, in its signs. ``noise`` is the defender's; the attacker draws its own.
     """
 
     hash: PerceptualHash
-    reference: Reference
+    name: str
+    reference: MemberReference
     matcher: SmoothedMatcher | None = None
+    noise: GaussianSource = field(default_factory=GaussianSource.secret)
     queries: int = 0
 
     @staticmethod
-    def plain(hash_: PerceptualHash, reference: CanonicalImage) -> Victim:
+    def plain(hash_: PerceptualHash, reference: ImageLike) -> Victim:
         """The original hash and its native matching rule."""
-        code = hash_.code(reference.pixels)
-        return Victim(hash_, Reference(reference.name, 0.0, code, code))
+        image = as_image(reference)
+        code = hash_.code(image.pixels)
+        return Victim(hash_, image.name, MemberReference({}, 0.0, code, code))
 
-    @staticmethod
-    def smoothed(matcher: SmoothedMatcher, reference: CanonicalImage) -> Victim:
-        """A deployed smoothed matcher; the attacker's noise is its own, never the defender's."""
-        return Victim(matcher.hash, matcher.enroll(reference), matcher)
+    def with_noise(self, noise: GaussianSource) -> Victim:
+        """The same, with other noise of the defender."""
+        return replace(self, noise=noise)
 
     @property
     def members(self) -> tuple[Victim, ...]:
@@ -138,7 +148,7 @@ class Victim(Target):
         """With one set of noisy codes for all queries, where each would have had its own."""
         if self.matcher is None:
             return self
-        return replace(self, reference=self.matcher.for_known_queries(self.reference))
+        return replace(self, reference=self.matcher.for_known_queries(self.reference, self.noise))
 
     @property
     def sigma(self) -> float:
@@ -164,12 +174,12 @@ class Victim(Target):
         return margins
 
     def noisy_distance(self, pixels: torch.Tensor, count: int, source: GaussianSource) -> float:
-        """The mean Hamming distance over votes, on the forward engine and the attacker's noise."""
+        """The mean distance over votes, on the forward engine and the attacker's noise."""
         if self.matcher is None:
             return self.plain_distance(pixels)
         queries = self.matcher.sampler.codes(pixels, self.sigma, count, source)
         pairs = self.reference.pair(queries, count, self.matcher.sampler, source)
-        return float(torch.cat([(codes ^ other).sum(-1) for codes, other in pairs]).float().mean())
+        return float(torch.cat([self.hash.distances(codes, other) for codes, other in pairs]).float().mean())
 
     def reference_signs(self, count: int, source: GaussianSource) -> torch.Tensor:
         """What ``count`` votes compare with, as -1 and 1: one code, bank entries, or fresh noisy codes."""
@@ -187,19 +197,19 @@ class Victim(Target):
         return self.hash.front_end.expansion().to(self.hash.device)
 
     def decision(self, pixels: torch.Tensor) -> Decision:
-        """By the plain hash's matching rule, or by votes on the defender's noise."""
+        """By the plain hash's matching rule, or by votes on the defender's noise, abstentions as they are deployed."""
         if self.matcher is None:
             matched = bool(self.hash.matches(self.hash.code(pixels), self.reference.code))
             return Decision.MATCH if matched else Decision.NO_MATCH
-        image = CanonicalImage(pixels.cpu(), "query")
-        return self.matcher.match(self.reference, image).decision
+        found = self.matcher.certify(self.reference, pixels.cpu(), self.noise.fork("match")).decision
+        return self.matcher.abstain_as if found is Decision.ABSTAIN else found
 
     def distance(self, pixels: torch.Tensor) -> float:
         """The Hamming distance; under smoothing the mean over the votes' distances."""
         if self.matcher is None:
             return self.plain_distance(pixels)
         draws = SCORE_DRAWS if self.hash.is_light else NETWORK_SCORE_DRAWS
-        return self.noisy_distance(pixels, draws, self.matcher.source.fork("score"))
+        return self.noisy_distance(pixels, draws, self.noise.fork("score"))
 
     def plain_distance(self, pixels: torch.Tensor) -> float:
         """The Hamming distance of the plain hash."""

@@ -8,16 +8,23 @@ from typing import Any, get_args
 
 import click
 
-from dualshield.attacks.methods import METHODS, Defence, get_attack
+from dualshield.attacks.defence import Defence
+from dualshield.attacks.methods import METHODS, get_attack
 from dualshield.attacks.result import AttackResult, Budget
 from dualshield.attacks.victim import Against
-from dualshield.cli.options import hash_option, json_option, strength_option
+from dualshield.cli.options import (
+    deployment_options,
+    deployment_parameters,
+    hash_option,
+    json_option,
+    strength_option,
+)
 from dualshield.cli.output import progress
 from dualshield.errors import InputError
 from dualshield.files import write_atomically
 from dualshield.images import load_image
 from dualshield.images.preview import preview_files
-from dualshield.smoothing.noise import GaussianSource
+from dualshield.smoothing.deploy import deploy
 
 
 @click.command()
@@ -31,6 +38,7 @@ from dualshield.smoothing.noise import GaussianSource
 @strength_option
 @click.option("--seed", default=2026, show_default=True, help="Of the attack; the defender's noise is fresh.")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
+@deployment_options
 @hash_option
 @json_option
 def attack(reference: str, query: str | None, hash_name: str, as_json: bool, **options: Any) -> None:
@@ -50,13 +58,8 @@ def attack(reference: str, query: str | None, hash_name: str, as_json: bool, **o
             raise InputError(f"cannot write {target}: not a file in an existing folder")
     image = load_image(reference)
     start = None if query is None else load_image(query)
-    defence = Defence(
-        hash_name,
-        options["against"],
-        strength=options["strength"],
-        device=options["device"],
-        source=GaussianSource.secret(),
-    )
+    deployment = deploy(hash_name, device=options["device"], **deployment_parameters(options))
+    defence = Defence(deployment, options["against"], strength=options["strength"])
     with progress() as bar:
         task = bar.add_task(method, total=None)
         published = defence.publish(image)
@@ -78,6 +81,7 @@ def attack(reference: str, query: str | None, hash_name: str, as_json: bool, **o
         "query": query or reference,
         "hash": hash_name,
         "against": options["against"],
+        "deployment": deployment.digest,
         "output": None if out is None else str(out),
         **result.to_dict(),
     }

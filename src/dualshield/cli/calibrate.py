@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import asdict, replace
-from datetime import UTC, datetime
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
-import torch
 from rich.table import Table
 
 from dualshield.cli.options import engine_options, hash_option, json_option
 from dualshield.cli.output import console, progress
-from dualshield.errors import ImageError, InputError
-from dualshield.hashes import get_hash
-from dualshield.images import CanonicalImage, list_images, load_image
-from dualshield.smoothing.calibration import Calibration, CalibrationPlan
-from dualshield.smoothing.false_matches import threshold_for
+from dualshield.errors import InputError
+from dualshield.images import list_images
+from dualshield.smoothing.calibrate import calibrate as run
+from dualshield.smoothing.calibration import CalibrationPlan
+from dualshield.smoothing.deploy import as_hash
 from dualshield.smoothing.profile import PROFILE_SUFFIX, Profile, profile_file
 
 PLAN = CalibrationPlan()
@@ -48,13 +45,11 @@ def calibrate(hash_name: str, data: Path, as_json: bool, **options: Any) -> None
     An interrupted run continues where it stopped: finished points are kept in OUT.journal until the profile is
     written.
     """
-    hash_ = get_hash(hash_name)
+    hash_ = as_hash(hash_name)
     plan = _plan(options)
     fpr, threshold = options["fpr"], options["threshold"]
     if threshold is not None and fpr is not None:
         raise InputError("give either --threshold or --fpr, not both")
-    if threshold is not None:
-        hash_ = hash_.with_threshold(threshold)
     out = options["out"] or profile_file(hash_name) or Path(f"{hash_.name}{PROFILE_SUFFIX}")
     if not out.parent.is_dir():
         raise InputError(f"cannot write {out}: the folder {out.parent} does not exist")
@@ -62,30 +57,19 @@ def calibrate(hash_name: str, data: Path, as_json: bool, **options: Any) -> None
         raise InputError(f"cannot write {out}: it is a folder; give the name of a file")
     journal = out.with_name(out.name + ".journal")
     files = list_images(data)
-    photos: list[CanonicalImage] = []
-    codes: list[torch.Tensor] = []
-    for image in _read(files):
-        if len(photos) < plan.images:
-            photos.append(image)
-        codes.append(hash_.code(image.pixels))
-    if fpr is not None and codes:
-        hash_ = hash_.with_threshold(threshold_for(fpr, torch.stack(codes)))
-    run = Calibration(
-        hash_,
-        photos,
-        plan,
-        engine=options["engine"],
-        device=options["device"],
-        batch_size=options["batch_size"],
-        plain_codes=torch.stack(codes) if codes else None,
-    )
     with progress() as bar:
         task = bar.add_task("calibrating", total=None)
-        profile = run.run(
-            journal, lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
+        profile = run(
+            bar.track(files, description="reading photos"),
+            hash=hash_,
+            plan=plan,
+            threshold=threshold,
+            fpr=fpr,
+            journal=journal,
+            progress=lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
+            unreadable=lambda error: click.echo(f"dualshield: skipped: {error}", err=True),
+            **{name: options[name] for name in ("engine", "device", "batch_size")},
         )
-    when = {"date": datetime.now(UTC).date().isoformat(), "fpr": fpr}
-    profile = replace(profile, measured={**profile.measured, **when})
     profile.save(out)
     journal.unlink(missing_ok=True)
     if as_json:
@@ -108,19 +92,6 @@ def _grid_row(text: str) -> tuple[int | None, tuple[float, ...]]:
         return None if lowpass == "none" else int(lowpass), tuple(float(sigma) for sigma in sigmas.split(","))
     except ValueError as error:
         raise InputError(f"grid {text!r} is not of the form M:S,S,... such as 32:0.8,1.6 or none:0.1,0.2") from error
-
-
-def _read(files: list[Path]) -> Iterator[CanonicalImage]:
-    """The photos that can be read, one at a time: all of them are hashed, but they need not fit in memory."""
-    with progress() as bar:
-        for file in bar.track(files, description="reading photos"):
-            try:
-                image = load_image(file)
-            except ImageError as error:
-                click.echo(f"dualshield: skipped: {error}", err=True)
-                continue
-            # Names, not paths: a profile is meant to be shared.
-            yield replace(image, name=file.name)
 
 
 def _show(profile: Profile, out: Path) -> None:

@@ -9,19 +9,21 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from dualshield.attacks.methods import Defence, get_attack
+from dualshield.attacks.defence import Defence
+from dualshield.attacks.methods import get_attack
 from dualshield.attacks.result import Budget
 from dualshield.attacks.victim import Against
 from dualshield.cli.output import console, progress
 from dualshield.errors import InputError, MissingError
 from dualshield.files import write_atomically
 from dualshield.hardening.harden import Hardener
-from dualshield.hashes import PerceptualHash, get_hash
 from dualshield.images import CanonicalImage, load_image
 from dualshield.images.preview import preview_files
 from dualshield.images.samples import sample_photos
-from dualshield.smoothing.matcher import MatchResult, SmoothedMatcher
-from dualshield.smoothing.profile import default_config
+from dualshield.rounding import down
+from dualshield.smoothing.deploy import deploy
+from dualshield.smoothing.deployment import Deployment
+from dualshield.smoothing.result import MatchResult
 from dualshield.transforms import Transform
 
 # Fewer draws for the network, so that the demo ends soon; its radii are capped a little lower for it.
@@ -47,52 +49,57 @@ def demo(folder: Path) -> None:
     out = console()
     for name, draws in DEMO_HASHES.items():
         try:
-            hash_ = get_hash(name)
+            deployment = deploy(name, n=draws)
         except MissingError as error:
             out.print(f"{name}: skipped: {error}\n", highlight=False)
             continue
-        _match(out, hash_, photos, draws)
-        _harden(out, name, files[0], draws, folder)
-        if hash_.is_light:
-            _attack(out, name, files[0], folder)
+        _match(out, deployment, photos)
+        # With the widest noise that the photo bears, which is where hardening shows in a certificate.
+        _harden(out, deploy(name, n=draws, sigma="auto"), files[0], folder)
+        if deployment.members[0].hash.is_light:
+            _attack(out, deployment, files[0], folder)
     out.print(
         "A plain hash decides by one distance, which an attacker moves at will. The smoothed matcher decides by a\n"
-        "vote over noisy comparisons: inside the certified l2 radius (512x512x3 pixels in [0,1]) no attack whatsoever\n"
-        "can change its decision. The paper's radius is 0.2993; try --paper with 'dualshield match'. Hardening\n"
-        "changes a photo imperceptibly before it is published, and moves it still farther from the boundary.",
+        "vote over noisy comparisons. Both radii are l2 lengths on 512x512x3 pixels in [0,1]. Inside the certified\n"
+        "radius no attack whatsoever turns the majority of votes to the other side: a match cannot become a\n"
+        "non-match, at most an abstention. Inside the detected radius this very matcher still gives the same answer,\n"
+        "with probability 0.999. The paper's radius is 0.2993; try --paper with 'dualshield match'. Hardening changes\n"
+        "a photo imperceptibly before it is published, and moves it still farther from the boundary.",
         highlight=False,
     )
 
 
-def _match(out: Console, hash_: PerceptualHash, photos: list[CanonicalImage], draws: int) -> None:
-    config = replace(default_config(hash_.name), n=draws)
-    matcher = SmoothedMatcher(hash_, config)
+def _match(out: Console, deployment: Deployment, photos: list[CanonicalImage]) -> None:
     photo = photos[0]
     variants = [CanonicalImage(v(photo.pixels), f"its {v.name}") for v in VARIANTS]
     queries = [photo, *variants, *photos[1:]]
-    reference = matcher.enroll(photo)
-    lowpass = "no low-pass" if config.lowpass is None else f"low-pass {config.lowpass}x{config.lowpass}"
+    reference = deployment.enroll(photo)
+    (matcher,) = deployment.matchers
+    hash_, lowpass = matcher.hash, matcher.hash.lowpass
+    shown = "no low-pass" if lowpass is None else f"low-pass {lowpass}x{lowpass}"
     table = Table(
         "query",
         "plain distance",
         "plain hash",
         "smoothed",
         "certified radius",
+        "detected radius",
         "votes",
         "seconds",
-        title=f"{hash_.name} ({hash_.bits} bits), reference: {photo.name}; sigma {reference.sigma:g}, {lowpass}, "
+        title=f"{hash_.name} ({hash_.bits} bits), reference: {photo.name}; sigma {reference.sigma:g}, {shown}, "
         f"{matcher.engine.name} engine",
         title_justify="left",
     )
     with progress() as bar:
         for query in bar.track(queries, description=hash_.name):
-            table.add_row(*_row(matcher.match(reference, query), photo.name, hash_.threshold))
+            threshold = deployment.members[0].hash.threshold
+            table.add_row(*_row(deployment.match(reference, query), photo.name, threshold))
     out.print(table)
     out.print()
 
 
-def _harden(out: Console, name: str, file: Path, draws: int, folder: Path) -> None:
-    hardener = Hardener([name], n=draws)
+def _harden(out: Console, deployment: Deployment, file: Path, folder: Path) -> None:
+    hardener, name = Hardener(deployment), deployment.name
     with progress() as bar:
         task = bar.add_task("hardening", total=None)
         image = hardener.harden(
@@ -113,12 +120,12 @@ def _harden(out: Console, name: str, file: Path, draws: int, folder: Path) -> No
     )
 
 
-def _attack(out: Console, name: str, file: Path, folder: Path) -> None:
+def _attack(out: Console, deployment: Deployment, file: Path, folder: Path) -> None:
     """The strongest attack we have, with the same budget against the plain hash and against both shields."""
-    verdicts = []
+    name, verdicts = deployment.name, []
     variants: tuple[Against, ...] = ("original", "ours")
     for against in variants:
-        defence = Defence(name, against)
+        defence = Defence(deployment, against)
         published = defence.publish(load_image(file))
         result = get_attack("eot-pgd")(defence.victim(published), published, Budget(ATTACK_BUDGET))
         verdicts.append((against, result))
@@ -138,10 +145,11 @@ def _attack(out: Console, name: str, file: Path, folder: Path) -> None:
 def _row(result: MatchResult, photo: str, plain_threshold: float) -> list[str]:
     return [
         "the same photo" if result.query == photo else result.query,
-        f"{result.distance:.3f}",
-        "match" if result.distance <= plain_threshold else "no match",
+        f"{result.member.distance:.3f}",
+        "match" if result.member.distance <= plain_threshold else "no match",
         result.decision.value.replace("_", " "),
-        f"{result.radius:.3f}",
-        f"{result.votes}/{result.draws}",
+        down(result.radius, 3),
+        down(result.radius_detected, 3),
+        f"{result.member.votes}/{result.member.draws}",
         f"{result.seconds:.2f}",
     ]

@@ -11,15 +11,13 @@ from typing import Any
 
 import click
 
-from dualshield.attacks.methods import ProtocolName
 from dualshield.cli.options import hashes_option
 from dualshield.cli.output import progress
-from dualshield.evaluation.plan import VARIANTS, Plan
+from dualshield.evaluation.evaluate import evaluate as run
+from dualshield.evaluation.plan import VARIANTS
 from dualshield.evaluation.protocol import PROTOCOLS
 from dualshield.evaluation.records import PARTS
 from dualshield.evaluation.run import Progress
-from dualshield.evaluation.run import evaluate as run
-from dualshield.evaluation.workers import default_jobs
 
 # Where no bar can be drawn, a line this often (seconds) says how far the run is.
 REPORT_EVERY = 60
@@ -48,24 +46,18 @@ def evaluate(
     The paper's protocol has the paper's matcher and hardening, the default one those that are deployed. An interrupted
     run loses at most the piece it was at. `dualshield report RUN` makes tables and plots of it.
     """
-    name: ProtocolName = options["protocol"]
-    protocol = PROTOCOLS[name]
-    plan = Plan(
-        hashes,
-        _names(options["variants"]),
-        _names(options["parts"]),
-        protocol,
-        protocol.images if options["limit"] is None else options["limit"],
-        options["seed"],
-        options["device"],
-        options["keep_images"],
-        options["attack_limit"],
-        options["skip"],
-    )
-    if jobs is None:
-        jobs = default_jobs(plan.device)
     with _shown() as show:
-        summary = run(plan, data, out, resume=resume, jobs=jobs, progress=show)
+        summary = run(
+            data,
+            out,
+            hash=hashes,
+            variants=_names(options.pop("variants")),
+            parts=_names(options.pop("parts")),
+            resume=resume,
+            jobs=jobs,
+            progress=show,
+            **options,
+        )
     for warning in summary.warnings:
         click.echo(f"warning: {warning}", err=True)
     unmatched = f"; {summary.unmatched} are of pairs that did not match to begin with" if summary.unmatched else ""

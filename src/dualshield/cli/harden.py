@@ -9,13 +9,22 @@ from typing import Any
 
 import click
 
-from dualshield.cli.options import hashes_option, json_option, strength_option
+from dualshield.cli.options import (
+    deployment_options,
+    deployment_parameters,
+    engine_options,
+    hashes_option,
+    json_option,
+    strength_option,
+)
 from dualshield.cli.output import progress
 from dualshield.errors import ExitCode, InputError
 from dualshield.hardening import gradient, paper
 from dualshield.hardening.batch import Destination, Outcome, expand, harden_files
 from dualshield.hardening.harden import Hardener
 from dualshield.images.publication import Publication
+from dualshield.rounding import down
+from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.noise import GaussianSource
 
 DRY_RUN_STEPS = 2
@@ -36,17 +45,20 @@ DRY_RUN_DRAWS = 200
 @click.option("--overwrite", is_flag=True, help="Replace outputs that exist.")
 @click.option("--dry-run", is_flag=True, help="Estimate the time, write nothing.")
 @click.option("--steps", type=int, help="Optimisation steps; by default the preset's.")
-@click.option("--n", type=int, help="Draws per certificate.  [default: 5000]")
+@click.option(
+    "--reference", "keep_references", is_flag=True, help="Write the reference of OUT beside it, as OUT.dsref."
+)
+@deployment_options
 @click.option("--seed", type=int, help="Reproducible noise, for experiments only.")
-@click.option("--engine", default="auto", show_default=True, metavar="auto|openvino|torch", help="Forward engine.")
-@click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
+@engine_options
 @json_option
 def harden(inputs: tuple[Path, ...], hashes: tuple[str, ...], as_json: bool, **options: Any) -> int:
     """Add an imperceptible perturbation that moves images far from the matching boundary.
 
-    The published file keeps size, format, metadata and colour profile. Radii are certified on the file as written,
-    with --sigma auto. With --json, one object per image and line. An interrupted run into a folder continues where it
-    stopped.
+    The published file keeps size, format, metadata and colour profile. The radii are those of the original and of the
+    file as written, each as its own reference, for the matcher that 'dualshield match' has with the same options; with
+    --reference that of the file is kept for it. With --json, one object per image and line. An interrupted run into a
+    folder continues where it stopped.
     """
     if options["preview"] is not None and len(inputs) > 1:
         raise InputError("--preview shows one image; give a single one")
@@ -55,16 +67,19 @@ def harden(inputs: tuple[Path, ...], hashes: tuple[str, ...], as_json: bool, **o
     folder = out is not None and out.endswith("/")
     files = expand(inputs)
     destination = Destination(None if out is None else Path(out), options["in_place"], options["overwrite"], folder)
-    hardener = Hardener(
+    if (out is None) != options["in_place"]:
+        raise InputError("give either -o OUT or --in-place")
+    deployment = deploy(
         hashes,
+        **deployment_parameters(options),
+        **{name: options[name] for name in ("engine", "device", "batch_size")},
+    )
+    hardener = Hardener(
+        deployment,
         preset=options["preset"],
         strength=options["strength"],
         steps=options["steps"],
         negatives_folder=options["negatives"],
-        n=options["n"],
-        engine=options["engine"],
-        device=options["device"],
-        source=GaussianSource.make(options["seed"]),
     )
     if options["dry_run"]:
         _estimate(hardener, files, as_json)
@@ -80,6 +95,8 @@ def harden(inputs: tuple[Path, ...], hashes: tuple[str, ...], as_json: bool, **o
             format=options["format_"],
             quality=options["quality"],
             preview=options["preview"],
+            keep_references=options["keep_references"],
+            noise=GaussianSource.make(options["seed"]),
             progress=lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
         ):
             bar.advance(whole)
@@ -100,9 +117,16 @@ def _show(outcome: Outcome, as_json: bool) -> None:
         click.echo(json.dumps(report.to_dict()))
         return
     already = "  (finished earlier)" if outcome.skipped else ""
+    click.echo(f"{click.format_filename(report.output or report.file)}{already}")
+    click.echo(f"  certified radius     {report.radius_change}  ({report.hash})")
+    if len(report.radii) > 1:
+        for name, radii in report.radii.items():
+            click.echo(f"    by {name:<17} {down(radii.before, 3)} -> {down(radii.after, 3)}")
+    click.echo(f"  detected radius      {down(report.radius_detected, 3)}")
+    if report.reference is not None:
+        fingerprint = (report.reference_fingerprint or "")[:16]
+        click.echo(f"  reference            {click.format_filename(report.reference)}  ({fingerprint})")
     click.echo(
-        f"{click.format_filename(report.output or report.file)}{already}\n"
-        f"  certified radius     {report.radius_change}  ({report.hash})\n"
         f"  SSIM {report.ssim:.4f}, PSNR {report.psnr:.1f} dB, l2 {report.l2:.2f}, l_inf {255 * report.linf:.0f}/255\n"
         f"  {report.steps} step{'' if report.steps == 1 else 's'} of preset {report.preset}, {report.seconds:.1f} s, "
         f"and {report.seconds_certifying:.1f} s to certify"
@@ -119,12 +143,12 @@ def _estimate(hardener: Hardener, files: list[Path], as_json: bool) -> None:
         total = hardener.steps or (paper.STEPS if hardener.strategy == "paper" else gradient.STEPS)
         optimising *= total / taken
     certifying = 0.0
-    for matcher in hardener.matchers.values():
+    for matcher in hardener.deployment.matchers:
         started = time.perf_counter()
-        reference = matcher.enroll(image)
+        reference = matcher.enroll(image.pixels)
         enrolling = time.perf_counter() - started
         started = time.perf_counter()
-        matcher.count(reference, image.pixels, DRY_RUN_DRAWS, hardener.source.fork("dry run"))
+        matcher.count(reference, image.pixels, DRY_RUN_DRAWS, GaussianSource.secret())
         draws = matcher.config.n0 + matcher.config.n
         certifying += 2 * (enrolling + (time.perf_counter() - started) * draws / DRY_RUN_DRAWS)
     each = optimising + certifying

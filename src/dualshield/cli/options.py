@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -69,6 +70,41 @@ def engine_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
+
+
+def deployment_options(command: Command) -> Command:
+    """What a deployment has beside its hash: profile, rule, noise and draws."""
+    for option in (
+        click.option("--n", type=int, metavar="N", help="Draws per certificate.  [default: 5000]"),
+        click.option("--sigma", type=Sigma(), metavar="S|auto", help="Noise level; auto: chosen for each reference."),
+        click.option("--lowpass", metavar="M|none", help="Low-pass the canonical image to M x M first."),
+        click.option("--noise", metavar="linear|clipped", help="Gaussian noise as it is, or clipped to valid pixels."),
+        click.option("--reference-mode", metavar="code|bank|paired", help="What each vote compares with."),
+        click.option("--rule", metavar="hamming|native", help="By bits, or as the authors do."),
+        click.option("--profile", type=click.Path(path_type=Path), help="A profile of 'dualshield calibrate'."),
+    ):
+        command = option(command)
+    return command
+
+
+def deployment_parameters(options: dict[str, Any]) -> dict[str, Any]:
+    """These options, as `deploy` takes them."""
+    names = ("n", "sigma", "noise", "reference_mode", "rule", "profile")
+    found = {name: options[name] for name in names}
+    if found["noise"] not in (None, "linear", "clipped"):
+        raise InputError(f"unknown noise {found['noise']!r}: use linear or clipped")
+    if options["lowpass"] is not None:
+        found["lowpass"] = _lowpass(options["lowpass"])
+    return found
+
+
+def _lowpass(text: str) -> int | None:
+    if text.lower() == "none":
+        return None
+    try:
+        return int(text)
+    except ValueError as error:
+        raise InputError(f"low-pass {text!r} is neither a whole number nor none") from error
 
 
 class Sigma(click.ParamType[float | str]):

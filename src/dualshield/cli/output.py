@@ -8,8 +8,10 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from dualshield.smoothing.ensemble import EnsembleResult
-from dualshield.smoothing.matcher import MatchResult
+from dualshield.rounding import down, up
+from dualshield.smoothing.detection import MISSED
+from dualshield.smoothing.result import MatchResult, MemberResult, psnr_of
+from dualshield.smoothing.statistics import Decision
 
 PLAIN_WIDTH = 140
 
@@ -40,56 +42,103 @@ def progress() -> Progress:
     )
 
 
-def explain(result: MatchResult) -> str:
-    """A match result in sentences."""
+def explain(result: MatchResult, false_matches: float | None = None) -> str:
+    """A match result in sentences, each of which is exactly true."""
     query, reference = (click.format_filename(name) for name in (result.query, result.reference))
-    lines = [
-        f"{result.decision.value.replace('_', ' ').upper()}   {query}  against  {reference}",
-        f"  plain {result.hash} distance  {result.distance:.3f}",
-    ]
-    side = {"match": " for a match", "no_match": " against a match"}.get(result.decision.value, "")
-    rule = f"within a bit error rate of {result.threshold:.3g}"
-    if result.rule == "native":
-        rule = f"below a native distance of {result.threshold:g}"
-    lines.append(f"  votes                {result.votes} of {result.draws}{side} (a vote matches {rule})")
-    if result.decision == "abstain":
-        lines.append("  certificate          none: the votes do not prove a decision at this radius and alpha")
+    lines = [f"{_word(result.decision)}   {query}  against  {reference}"]
+    if len(result.members) == 1:
+        lines += _votes(result.member)
     else:
+        lines += [_says(member) for member in result.members]
+    lines += _certificate(result)
+    if len(result.members) == 1:
+        lines.append(_line("matcher", _matcher(result.member)))
+    else:
+        lines.append(_line("false matches", _rate(false_matches)))
+    lines.append(_line("reference", f"{result.reference_fingerprint[:16]}, deployment {result.deployment[:16]}"))
+    if result.noise_source == "seeded":
         lines.append(
-            f"  certified radius     {result.radius:.4f} in l2 on {result.radius_space} pixels in [0,1]"
-            + ("" if result.radius_upload is None else f" ({result.radius_upload:.4f} in the upload's own pixels)")
+            _line(
+                "noise",
+                "SEEDED, for experiments: whoever knows the seed knows the noise, and may evade within any radius",
+            )
         )
-        lines.append(
-            f"                       no perturbation smaller than that changes this decision"
-            f" (alpha {result.alpha:g}, p >= {result.p_lower:.5f})"
-        )
-    lowpass = "no low-pass" if result.lowpass is None else f"low-pass {result.lowpass}"
-    lines.append(
-        f"  matcher              sigma {result.sigma:g}, {result.noise} noise, {lowpass},"
-        f" reference mode {result.reference_mode}, engine {result.engine}, {result.seconds:.2f} s"
+    return "\n".join(lines)
+
+
+def _word(decision: Decision) -> str:
+    return decision.value.replace("_", " ").upper()
+
+
+def _line(label: str, text: str) -> str:
+    return f"  {label:<20} {text}"
+
+
+def _votes(member: MemberResult) -> list[str]:
+    side = {Decision.MATCH: " for a match", Decision.NO_MATCH: " against a match"}.get(member.decision, "")
+    rule = f"within a bit error rate of {member.threshold:.3g}"
+    if member.rule == "native":
+        rule = f"below a native distance of {member.threshold:g}"
+    return [
+        _line(f"plain {member.hash} distance", f"{member.distance:.3f}"),
+        _line("votes", f"{member.votes} of {member.draws}{side} (a vote matches {rule})"),
+    ]
+
+
+def _certificate(result: MatchResult) -> list[str]:
+    """What is excluded, and what is not."""
+    if result.abstained:
+        told = "" if result.decision is Decision.ABSTAIN else f"; abstentions are told as {_word(result.decision)}"
+        return [_line("certificate", f"none: the votes are too near one half to prove a decision{told}")]
+    if result.radius <= 0:
+        return [_line("certificate", f"none: {_no_radius(result)}")]
+    word, opposite = _word(result.decision), "NO MATCH" if result.decision is Decision.MATCH else "MATCH"
+    upload = ""
+    if result.radius_upload is not None:
+        upload = f"; {down(result.radius_upload, 4)} in the upload's own samples"
+    assert result.psnr is not None
+    detected = psnr_of(result.radius_detected)
+    return [
+        _line("certified radius", f"{down(result.radius, 4)} in l2 on {result.radius_space} pixels in [0,1]{upload}"),
+        _line(
+            "",
+            f"= a PSNR of at least {up(result.psnr, 1)} dB, or {down(result.grey_levels, 2)} of 255 grey levels (RMS)",
+        ),
+        _line("", f"no shorter change moves the majority of votes to {opposite}; it may still lead to ABSTAIN"),
+        _line(
+            "detected radius",
+            f"{down(result.radius_detected, 4)}" + (f" (PSNR {up(detected, 1)} dB)" if detected else ""),
+        ),
+        _line("", f"any shorter change is still answered {word}, with probability {1 - MISSED:g} on fresh noise"),
+        _line("confidence", f"both statements are wrong with probability at most alpha = {result.alpha:g}"),
+    ]
+
+
+def _no_radius(result: MatchResult) -> str:
+    if any(member.noise == "clipped-limit" for member in result.members):
+        return "this noise is a limit law, for experiments; its votes decide, and prove nothing"
+    return "the majority is proven, but no radius around it"
+
+
+def _matcher(member: MemberResult) -> str:
+    lowpass = "no low-pass" if member.lowpass is None else f"low-pass {member.lowpass}"
+    proven = f", p >= {down(member.p_lower, 5)}" if member.p_lower > 0 else ""
+    return (
+        f"sigma {member.sigma:g}, {member.noise} noise, {lowpass}, reference mode {member.reference_mode}, "
+        f"engine {member.engine}, {member.seconds:.2f} s{proven}"
     )
-    return "\n".join(lines)
 
 
-def explain_ensemble(result: EnsembleResult, false_matches: float | None) -> str:
-    """A joint decision in sentences."""
-    query, reference = (click.format_filename(name) for name in (result.query, result.reference))
-    lines = [f"{result.decision.value.replace('_', ' ').upper()}   {query}  against  {reference}"]
-    lines += [
-        f"  {member.hash + ' says':<20} {member.decision.value.replace('_', ' ')}, {member.votes} of {member.draws}"
-        f" votes, radius {member.radius:.4f}, sigma {member.sigma:g}, {member.seconds:.2f} s"
-        for member in result.members
-    ]
-    if result.decision == "abstain":
-        lines.append("  certificate          none: no member proves a match, and not all prove a non-match")
-    else:
-        lines.append(
-            f"  certified radius     {result.radius:.4f} in l2 on {result.radius_space} pixels in [0,1]"
-            f" (joint alpha {result.alpha:g}, divided among the members)"
-        )
-    rate = "not known: a member has no profile"
-    if false_matches is not None:
-        seen = f"{false_matches:.2e} of" if false_matches else "none seen among"
-        rate = f"{seen} unrelated pairs, the members' calibrated rates added up"
-    lines.append(f"  false matches        {rate}")
-    return "\n".join(lines)
+def _says(member: MemberResult) -> str:
+    return _line(
+        f"{member.hash} says",
+        f"{_word(member.decision).lower()}, {member.votes} of {member.draws} votes, radius {down(member.radius, 4)}, "
+        f"sigma {member.sigma:g}, {member.seconds:.2f} s",
+    )
+
+
+def _rate(false_matches: float | None) -> str:
+    if false_matches is None:
+        return "not known: a member has no profile"
+    seen = f"{false_matches:.2e} of" if false_matches else "none seen among"
+    return f"{seen} unrelated pairs, the members' calibrated rates added up"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,11 +16,18 @@ from dualshield.attacks.methods import METHODS
 from dualshield.attacks.redteam import Plan, Rate, cost_of_evasion, run
 from dualshield.attacks.transformations import TransformRate
 from dualshield.attacks.victim import Against
-from dualshield.cli.options import hash_option, json_option, strength_option
+from dualshield.cli.options import (
+    deployment_options,
+    deployment_parameters,
+    hash_option,
+    json_option,
+    strength_option,
+)
 from dualshield.cli.output import console, progress
 from dualshield.errors import InputError
-from dualshield.hashes.registry import split_names
+from dualshield.evaluation.plan import label
 from dualshield.images import list_images
+from dualshield.smoothing.deploy import deploy
 
 
 @click.command()
@@ -47,6 +54,7 @@ from dualshield.images import list_images
 @strength_option
 @click.option("--seed", default=2026, show_default=True)
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
+@deployment_options
 @hash_option
 @json_option
 def redteam(folders: tuple[Path, ...], hash_name: str, as_json: bool, **options: Any) -> None:
@@ -54,18 +62,17 @@ def redteam(folders: tuple[Path, ...], hash_name: str, as_json: bool, **options:
 
     With --hash A+B a match by any of the hashes is one: only what evades all of them counts.
     """
-    defaults = Plan(hash_name)
     if options["limit"] is not None and options["limit"] < 1:
         raise InputError(f"limit {options['limit']} is below 1")
-    plan = Plan(
-        hash_name,
-        options["methods"] or defaults.methods,
-        tuple(sorted(set(options["budgets"]))) or (COST_BUDGETS if options["cost"] else defaults.budgets),
-        options["variants"] or defaults.variants,
-        options["cost"],
-        options["strength"],
-        options["seed"],
-        options["device"],
+    defaults = Plan(deploy(hash_name, device=options["device"], **deployment_parameters(options)))
+    plan = replace(
+        defaults,
+        methods=options["methods"] or defaults.methods,
+        budgets=tuple(sorted(set(options["budgets"]))) or (COST_BUDGETS if options["cost"] else defaults.budgets),
+        variants=options["variants"] or defaults.variants,
+        search=options["cost"],
+        strength=options["strength"],
+        seed=options["seed"],
     )
     files = [file for folder in folders for file in list_images(folder)[: options["limit"]]]
     if options["only_transforms"]:
@@ -73,8 +80,7 @@ def redteam(folders: tuple[Path, ...], hash_name: str, as_json: bool, **options:
             raise InputError("--transforms has neither methods nor budgets")
         _transforms(plan, files, as_json)
         return
-    members = "+".join(Path(name).stem for name in split_names(hash_name))
-    journal = options["journal"] or Path(f"redteam-{members}.journal")
+    journal = options["journal"] or Path(f"redteam-{label(plan.deployment)}.journal")
     with progress() as bar:
         task = bar.add_task("attacking", total=None)
         rates = run(
@@ -113,12 +119,11 @@ def _transforms(plan: Plan, files: list[Path], as_json: bool) -> None:
     with progress() as bar:
         task = bar.add_task("transforming", total=None)
         rates = transformations.run(
-            plan.hash,
+            plan.deployment,
             files,
             plan.variants,
             strength=plan.strength,
             seed=plan.seed,
-            device=plan.device,
             progress=lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
         )
     if as_json:

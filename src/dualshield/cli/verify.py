@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,7 @@ import click
 
 from dualshield.cli.options import json_option
 from dualshield.cli.output import progress
-from dualshield.hashes import get_hash
-from dualshield.images import load_image
+from dualshield.rounding import down
 from dualshield.verification import Verification
 from dualshield.verification import verify as verify_image
 from dualshield.verification.verify import TOLERANCE
@@ -42,13 +42,11 @@ def verify(image: Path, hash_name: str, as_json: bool, **options: Any) -> None:
 
     Bounds of the whole network (CROWN), for the hashes that were trained for it; takes minutes.
     """
-    hash_ = get_hash(hash_name)
-    loaded = load_image(image)
     with progress() as bar:
         task = bar.add_task("first bounds", total=None)
         result = verify_image(
-            hash_,
-            loaded,
+            image,
+            hash_name,
             progress=lambda done, radius, certified: bar.update(
                 task,
                 completed=done,
@@ -61,13 +59,13 @@ def verify(image: Path, hash_name: str, as_json: bool, **options: Any) -> None:
 
 def _explain(result: Verification) -> str:
     where = "512x512 pixels in [0,1]" if result.space.startswith("canonical") else "the network's own input"
-    upload = "" if result.radius_upload is None else f" ({result.radius_upload:.4g} in the upload's own pixels)"
+    upload = "" if result.radius_upload is None else f" ({_proven(result.radius_upload)} in the upload's own pixels)"
     lines = [
         f"{click.format_filename(result.image)}  {result.hash}, {result.rule} rule: a distance below {result.limit:g}"
     ]
     if result.radius > 0:
         lines += [
-            f"  certified radius     {result.radius:.4g} in {result.norm} on {where}{upload}",
+            f"  certified radius     {_proven(result.radius)} in {result.norm} on {where}{upload}",
             f"                       nothing within that is farther from its hash than {result.distance_bound:g}",
         ]
     else:
@@ -76,3 +74,8 @@ def _explain(result: Verification) -> str:
         f"  not certified from   {result.next_radius:.4g} on; {result.evaluations} bounds, {result.seconds:.1f} s"
     )
     return "\n".join(lines)
+
+
+def _proven(radius: float) -> str:
+    """Four digits, rounded down."""
+    return down(radius, 3 - math.floor(math.log10(radius)))

@@ -51,8 +51,7 @@ def work(part: str, subject: Subject, missing: tuple[str, ...]) -> Iterator[tupl
 
 def _attack(subject: Subject, part: str, budget: float) -> dict[str, Any]:
     lab, published = subject.lab, subject.published
-    victim = subject.victim
-    subject.draw(part, f"{budget:g}")
+    victim = subject.victim.with_noise(subject.noise(part, f"{budget:g}"))
     try:
         result = get_attack(METHODS[part])(victim, published, Budget(budget), seed=lab.plan.seed)
     except NothingToAttackError:

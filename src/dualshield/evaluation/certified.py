@@ -8,7 +8,7 @@ certificate only where its network can be verified (CROWN), and that one is abou
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from dualshield.attacks.space import saved
@@ -17,9 +17,9 @@ from dualshield.evaluation.datasets import Picture
 from dualshield.evaluation.laboratory import Laboratory, Subject
 from dualshield.evaluation.plan import SMOOTHED
 from dualshield.images import CanonicalImage
-from dualshield.smoothing.ensemble import EnsembleMatcher, EnsembleResult
-from dualshield.smoothing.matcher import MatchResult, SmoothedMatcher
-from dualshield.smoothing.statistics import Decision
+from dualshield.smoothing.config import PAPER
+from dualshield.smoothing.result import MatchResult, MemberResult
+from dualshield.smoothing.statistics import Decision, certified_radius, clopper_pearson_lower
 from dualshield.transforms import LOWEST_INTENSITY, Transform, parse
 from dualshield.verification import verify
 
@@ -47,23 +47,10 @@ def work(subject: Subject, missing: tuple[str, ...]) -> Records:
     if subject.variant not in SMOOTHED:
         yield IDENTITY, _verified(subject)
         return
-    matcher = subject.lab.certifier
-    matcher.draw_from(subject.noise(PART, "enrol"))
-    certify = _certifying(matcher, subject.published)
+    deployment = subject.lab.deployment
+    reference = deployment.for_known_queries(deployment.enroll(subject.published), subject.noise(PART, "known"))
     for detail in missing:
-        matcher.draw_from(subject.noise(PART, detail))
-        yield detail, certify(_query(subject, detail))
-
-
-def _certifying(
-    matcher: SmoothedMatcher | EnsembleMatcher, published: CanonicalImage
-) -> Callable[[CanonicalImage], dict[str, Any]]:
-    """What says of a query whether and how surely it matches the published image."""
-    if isinstance(matcher, EnsembleMatcher):
-        members = matcher.enroll(published)
-        return lambda query: _joint_record(matcher.match(members, query))
-    reference = matcher.for_known_queries(matcher.enroll(published))
-    return lambda query: _record(matcher.match(reference, query))
+        yield detail, _record(deployment.match(reference, _query(subject, detail), noise=subject.noise(PART, detail)))
 
 
 def _query(subject: Subject, detail: str) -> CanonicalImage:
@@ -75,39 +62,50 @@ def _query(subject: Subject, detail: str) -> CanonicalImage:
 
 
 def _record(result: MatchResult) -> dict[str, Any]:
-    # On abstention the votes are for the class that was tried, and which one that was is not told.
-    votes = {Decision.MATCH: result.votes, Decision.NO_MATCH: result.draws - result.votes}
+    """What one matcher found, or the certificate that stands for several and what each of them said."""
+    decision = {"decision": result.decision.value}  # abstentions as they are deployed
+    kept = {"deployment": result.deployment, "reference_fingerprint": result.reference_fingerprint}
+    if len(result.members) == 1:
+        found = _member_record(result.member)
+        return {**found, **decision, "radius_detected": result.radius_detected, **kept, "seconds": result.seconds}
     return {
-        "decision": result.decision.value,
+        **decision,
         "radius": result.radius,
-        "p_lower": result.p_lower,
-        "sigma": result.sigma,
-        "n": result.draws,
-        "matching_votes": votes.get(result.decision),
-        "distance": result.distance,
-        "seconds": result.seconds,
-        "method": "smoothing-limit" if result.noise == "clipped-limit" else "smoothing",
-    }
-
-
-def _joint_record(result: EnsembleResult) -> dict[str, Any]:
-    """The certificate that stands for all, and what each member said."""
-    members = {member.hash: _record(member) for member in result.members}
-    for record in members.values():
-        del record["seconds"]  # the only thing that another run would not repeat; the sum is kept
-    return {
-        "decision": result.decision.value,
-        "radius": result.radius,
+        "radius_detected": result.radius_detected,
         **dict.fromkeys(VOTES),
-        "members": members,
+        "members": {member.hash: _member_record(member) for member in result.members},
+        **kept,
         "seconds": result.seconds,
         "method": "smoothing",
     }
 
 
+def _member_record(result: MemberResult) -> dict[str, Any]:
+    # On abstention the votes are for the class that was tried, and which one that was is not told.
+    votes = {Decision.MATCH: result.votes, Decision.NO_MATCH: result.draws - result.votes}
+    limit = result.noise == "clipped-limit"
+    return {
+        "decision": result.decision.value,
+        "radius": _estimate(result) if limit else result.radius,
+        "p_lower": result.p_lower,
+        "sigma": result.sigma,
+        "n": result.draws,
+        "matching_votes": votes.get(result.decision),
+        "distance": result.distance,
+        "method": "smoothing-limit" if limit else "smoothing",
+    }
+
+
+def _estimate(result: MemberResult) -> float:
+    """What the votes would certify if their noise were the paper's own; the report says that it is no guarantee."""
+    if result.decision is Decision.ABSTAIN:
+        return 0.0
+    return certified_radius(clopper_pearson_lower(result.votes, result.draws, PAPER.alpha), result.sigma)
+
+
 def _verified(subject: Subject) -> dict[str, Any]:
-    hash_ = subject.lab.hash.to("cpu")
-    found = verify(hash_, subject.published, rule=hash_.rule)
+    hash_ = subject.lab.deployment.members[0].hash.to("cpu")
+    found = verify(subject.published, hash_, rule=hash_.rule)
     return {
         "decision": Decision.MATCH.value,  # an image always matches its own plain hash
         "radius": found.radius,

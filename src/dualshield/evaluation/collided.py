@@ -43,12 +43,9 @@ def work(
     queries: Sequence[Picture], subject: Subject, missing: tuple[str, ...]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """One record per pair of this reference."""
-    victim = subject.victim
-    subject.draw(PART, "start")
-    victim = victim.for_known_queries()
+    victim = subject.victim.with_noise(subject.noise(PART, "start")).for_known_queries()
     for query in queries:
         if query.label in missing:
             pixels = saved(query.load().pixels)
-            subject.draw(PART, query.label)
-            decision = victim.decide(pixels)
+            decision = victim.with_noise(subject.noise(PART, query.label)).decide(pixels)
             yield query.label, {"decision": decision.value, "collided": decision == Decision.MATCH}

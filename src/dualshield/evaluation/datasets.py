@@ -122,7 +122,7 @@ def gather(
     if skip < 0:
         raise InputError(f"skip {skip} is negative")
     if not folders:
-        raise InputError("no data: give a folder of images with --data")
+        raise InputError("no data: give a folder of images")
     names = [folder.resolve().name for folder in folders]
     for name in names:
         if name in ("", ALL):
@@ -156,7 +156,7 @@ def gather(
         if not place:
             raise InputError(f"{name}: none of its {len(files)} images can be read; the last: {reason}")
         if place <= skip:
-            raise InputError(f"{name} has {place} readable images: to skip {skip} leaves none; use a smaller --skip")
+            raise InputError(f"{name} has {place} readable images: to skip {skip} leaves none; skip fewer")
     duplicates = _duplicates(pictures, torch.stack(codes), pixels)
     pictures.sort(key=lambda picture: (picture.index, names.index(picture.dataset)))
     return Pool(tuple(pictures), tuple(unreadable), tuple(duplicates), limit, skip)
@@ -186,5 +186,5 @@ def _read(file: Path, label: str) -> tuple[bytes, CanonicalImage]:
 def _load(picture: Picture) -> CanonicalImage:
     data, image = _read(picture.file, picture.label)
     if hashlib.sha256(data).hexdigest() != picture.sha256:
-        raise InputError(f"{picture.label} changed while the run was going on; put it back and use --resume")
+        raise InputError(f"{picture.label} changed while the run was going on; put it back and resume the run")
     return image

@@ -120,7 +120,7 @@ class RunFolder(RunFiles):
         except OSError as error:
             why = error.strerror or error
             raise InputError(
-                f"cannot write {self.path / RESULTS}: {why}; all before is kept: make room and use --resume"
+                f"cannot write {self.path / RESULTS}: {why}; all before is kept: make room and resume the run"
             ) from error
         self.known[key] = result
 
@@ -157,7 +157,7 @@ def _locked(path: Path) -> int | None:
     except OSError as error:
         os.close(held)
         if isinstance(error, BlockingIOError):
-            raise InputError(f"another process works on {path}; wait for it, or choose another --out") from error
+            raise InputError(f"another process works on {path}; wait for it, or choose another folder") from error
         return None
     return held
 
@@ -168,13 +168,13 @@ def _prepare(path: Path, config: dict[str, Any], resume: bool) -> None:
     file = path / CONFIG
     if file.exists():
         if not resume:
-            raise InputError(f"{path} holds a run already; continue it with --resume, or choose another --out")
+            raise InputError(f"{path} holds a run already; resume that run, or choose another folder")
         if not grows(path, _read_config(file), config):
             return
         if (path / RESULTS).exists():
             _forget_sets(path)  # first: interrupted here, it is the old run without them
     elif path.is_dir() and any(not entry.name.startswith(".") for entry in path.iterdir()):
-        raise InputError(f"{path} is not empty and not a run folder; choose another --out")
+        raise InputError(f"{path} is not empty and not a run folder; choose another folder")
     write_atomically(file, (json.dumps(config, indent=1) + "\n").encode())
 
 
@@ -184,7 +184,7 @@ def _read_config(file: Path) -> dict[str, Any]:
         if not isinstance(config, dict):
             raise ValueError("not an object")
     except ValueError as error:
-        raise InputError(f"{file} cannot be read ({error}); start anew in another --out") from error
+        raise InputError(f"{file} cannot be read ({error}); start anew in another folder") from error
     return config
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from dualshield.attacks.methods import Defence
+from dualshield.attacks.defence import Defence
 from dualshield.attacks.space import saved
 from dualshield.attacks.victim import Against, Target
 from dualshield.errors import InputError
@@ -22,11 +22,8 @@ from dualshield.evaluation.extras import Extras
 from dualshield.evaluation.folder import RunFiles
 from dualshield.evaluation.plan import HARDENED, UNHARDENED, Plan, label
 from dualshield.evaluation.records import Key
-from dualshield.hashes import PerceptualHash, get_hash
-from dualshield.hashes.registry import split_names
 from dualshield.images import CanonicalImage
-from dualshield.smoothing.ensemble import EnsembleMatcher
-from dualshield.smoothing.matcher import SmoothedMatcher
+from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.verification.program import program_of
 
@@ -37,9 +34,9 @@ REPEATABLE = ("certified", "transforms", "adaptive", "blackbox", "collisions")
 class Laboratory:
     """One hash; its variants are set up when the first piece of work needs them."""
 
-    def __init__(self, spec: str, plan: Plan, folder: RunFiles, extras: Extras) -> None:
-        self.spec = spec
-        self.label = label(spec)
+    def __init__(self, deployment: Deployment, plan: Plan, folder: RunFiles, extras: Extras) -> None:
+        self.deployment = deployment
+        self.label = label(deployment)
         self.plan = plan
         self.folder = folder
         self.extras = extras
@@ -47,33 +44,17 @@ class Laboratory:
         self._subject: Subject | None = None
 
     def _defence(self, variant: Against) -> Defence:
-        protocol = self.plan.protocol.name
-        return Defence(self.spec, variant, protocol=protocol, device=self.plan.device, source=self.noise(variant))
-
-    @cached_property
-    def certifier(self) -> SmoothedMatcher | EnsembleMatcher:
-        """The deployed matcher with its full number of draws; the references of all variants meet the same one."""
-        protocol, device, source = self.plan.protocol, self.plan.device, self.noise("certifier")
-        if not self.is_joint:
-            return SmoothedMatcher(self.hash, protocol.matcher(self.spec), device=device, source=source)
-        names = split_names(self.spec)
-        members = [(protocol.hash(name).to(device), protocol.matcher(name)) for name in names]
-        return EnsembleMatcher(members, device=device, source=source)
-
-    @cached_property
-    def hash(self) -> PerceptualHash:
-        """The plain one, where it is only one."""
-        return self.plan.protocol.hash(self.spec).to(self.plan.device)
+        return Defence(self.deployment, variant, preset=self.plan.protocol.preset)
 
     @property
     def is_joint(self) -> bool:
         """Whether several hashes decide together."""
-        return len(split_names(self.spec)) > 1
+        return len(self.deployment.members) > 1
 
-    @cached_property
+    @property
     def is_differentiable(self) -> bool:
         """Whether the white-box attacks can be run at all."""
-        return all(get_hash(name).is_differentiable for name in split_names(self.spec))
+        return self.deployment.is_differentiable
 
     @cached_property
     def is_verifiable(self) -> bool:
@@ -81,7 +62,8 @@ class Laboratory:
         if self.is_joint:
             return False
         try:
-            program_of(self.hash.network, self.hash.front_end.shape)
+            hash_ = self.deployment.members[0].hash
+            program_of(hash_.network, hash_.front_end.shape)
         except InputError:
             return False
         return True
@@ -127,10 +109,10 @@ class Subject:
             if (self.known("quality", "") or {}).get("unchanged"):
                 return self._unhardened
         defence = self.lab.defence(self.variant)
-        defence.draw_from(self.lab.noise("publish", self.picture.label))
+        noise = self.lab.noise("publish", self.picture.label)
         original = self.picture.load()
         started = time.perf_counter()
-        published = defence.publish(original)
+        published = defence.publish(original, noise)
         if hardened:
             self.hardening_seconds = time.perf_counter() - started
         if self.in_gallery:
@@ -141,10 +123,8 @@ class Subject:
 
     @cached_property
     def victim(self) -> Target:
-        """The deployed matcher with this reference enrolled, once for all parts."""
-        defence = self.lab.defence(self.variant)
-        defence.draw_from(self.lab.noise("enrol", self.variant, self.picture.label))
-        return defence.victim(self.published)
+        """The deployed matcher with this reference enrolled, once for all parts; each piece brings its noise."""
+        return self.lab.defence(self.variant).victim(self.published)
 
     def key(self, part: str, detail: str) -> Key:
         """Of a record about this picture."""
@@ -184,7 +164,3 @@ class Subject:
     def noise(self, part: str, detail: str) -> GaussianSource:
         """For one record."""
         return GaussianSource.for_work(self.lab.plan.seed, *self.key(part, detail))
-
-    def draw(self, part: str, detail: str) -> None:
-        """The defender's noise for one record."""
-        self.lab.defence(self.variant).draw_from(self.noise(part, detail))

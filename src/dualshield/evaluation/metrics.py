@@ -124,12 +124,20 @@ class Results:
 
     # certified ------------------------------------------------------------------------------------------------------
 
-    def radii(self, hash_name: str, variant: str, *, benign: bool = False) -> list[float]:
-        """The radius of every positive pair; 0 where the decision is not a match, as nothing is certified then."""
-        return [
-            max(0.0, number(record.result.get("radius")) or 0.0) if record.result.get("decision") == "match" else 0.0
+    def radii(self, hash_name: str, variant: str, *, benign: bool = False, kind: str = "radius") -> list[float]:
+        """The radius of every positive pair; 0 where the decision is not a match, as nothing is certified then.
+
+        A ``kind`` that no pair has (older runs know no ``radius_detected``) is an empty list.
+        """
+        pairs = [
+            record.result
             for record in self.records("certified", hash_name, variant)
             if (record.key.detail != IDENTITY) == benign
+        ]
+        if not any(kind in result for result in pairs):
+            return []
+        return [
+            max(0.0, number(result.get(kind)) or 0.0) if result.get("decision") == "match" else 0.0 for result in pairs
         ]
 
     # attacks --------------------------------------------------------------------------------------------------------

@@ -9,12 +9,14 @@ image with itself (``identity``) and with one of its mildest transformations (``
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
+from typing import Literal, get_args
 
 from dualshield.attacks.budgets import BUDGETS, COST_BUDGETS
-from dualshield.attacks.methods import ProtocolName, matcher_config
-from dualshield.hashes import PerceptualHash, get_hash
-from dualshield.smoothing.config import PAPER, MatcherConfig
+from dualshield.hardening.harden import Preset
+from dualshield.smoothing.deploy import HashLike, deploy
+from dualshield.smoothing.deployment import Deployment
+
+ProtocolName = Literal["default", "paper", "paper-limit"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Protocol:
     """How much of everything."""
 
     name: ProtocolName
-    images: int = 100  # of each dataset, unless --limit says otherwise
+    images: int = 100  # of each dataset, unless the plan says otherwise
     transform_images: int = 50  # of each dataset
     collision_pairs: int = 2000  # of all images together
     budgets: tuple[float, ...] = BUDGETS
@@ -30,14 +32,14 @@ class Protocol:
     gallery: int = 3  # images of each dataset that are kept to be looked at
     positive_pairs: tuple[str, ...] = ("identity", "benign")
 
-    def matcher(self, spec: str) -> MatcherConfig:
-        """The smoothed matcher of one hash, as `Defence` deploys it."""
-        return matcher_config(spec, self.name)
+    def deploy(self, hash: HashLike, device: str = "cpu") -> Deployment:
+        """A hash, or several that decide together, with the parameters of this protocol."""
+        return deploy(hash, parameters="profile" if self.name == "default" else self.name, device=device)
 
-    def hash(self, spec: str) -> PerceptualHash:
-        """One plain hash, with the threshold it has here."""
-        found = get_hash(spec)
-        return found if self.name == "default" or PAPER.threshold is None else found.with_threshold(PAPER.threshold)
+    @property
+    def preset(self) -> Preset:
+        """Of hardening."""
+        return "perceptual" if self.name == "default" else self.name
 
 
 PROTOCOLS: dict[ProtocolName, Protocol] = {name: Protocol(name) for name in get_args(ProtocolName)}

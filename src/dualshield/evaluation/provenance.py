@@ -15,9 +15,8 @@ from typing import Any
 import torch
 
 import dualshield
-from dualshield.evaluation.protocol import Protocol
-from dualshield.hashes.registry import split_names
-from dualshield.smoothing.profile import Profile, find_profile
+from dualshield.smoothing.deployment import Deployment
+from dualshield.smoothing.profile import Profile
 
 PACKAGES = ("torch", "numpy", "scipy", "pillow", "openvino", "torchmetrics", "onnx", "cryptography")
 
@@ -56,22 +55,21 @@ def _cpu() -> str:
     return platform.processor() or "unknown"
 
 
-def hash_facts(spec: str, protocol: Protocol) -> dict[str, Any]:
-    """The members of a hash as they are now: versions, weights, and the matcher they get."""
-    facts = {}
-    for name in split_names(spec):
-        hash_ = protocol.hash(name)
-        profile = find_profile(name) if protocol.name == "default" else None
-        facts[hash_.name] = {
-            "version": hash_.version,
-            "bits": hash_.bits,
-            "threshold": hash_.threshold,
-            "differentiable": hash_.is_differentiable,
-            "weights": hash_.weights,
-            "profile": None if profile is None else _digest(profile),
-            "matcher": asdict(protocol.matcher(name)),
+def hash_facts(deployment: Deployment) -> dict[str, Any]:
+    """The members of a deployment as they are now: versions, weights, and the matcher they get."""
+    return {
+        member.hash.name: {
+            "version": member.hash.version,
+            "bits": member.hash.bits,
+            "threshold": member.hash.threshold,
+            "differentiable": member.hash.is_differentiable,
+            "weights": member.hash.weights,
+            "profile": None if member.profile is None else _digest(member.profile),
+            "matcher": asdict(member.config),
+            "deployment": deployment.digest,
         }
-    return facts
+        for member in deployment.members
+    }
 
 
 def _digest(profile: Profile) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def _write(out: Path, files: dict[str, bytes], page: bytes) -> None:
         for folder in {(out / name).parent for name in files}:
             folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"cannot make the folder {out}: {error.strerror or error}; choose another --out") from error
+        raise InputError(f"cannot make the folder {out}: {error.strerror or error}; choose another folder") from error
     for name, data in files.items():
         write_atomically(out / name, data)
     write_atomically(out / LISTING, (json.dumps(sorted(files), indent=1) + "\n").encode())
@@ -71,9 +71,9 @@ def _check(out: Path) -> None:
     try:
         foreign = page.exists() and html.GENERATOR.encode() not in page.read_bytes()[:4096]
     except OSError as error:
-        raise InputError(f"cannot use {out}: {error.strerror or error}; choose another --out") from error
+        raise InputError(f"cannot use {out}: {error.strerror or error}; choose another folder") from error
     if foreign or (out.exists() and not out.is_dir()):
-        raise InputError(f"{page if foreign else out} is not a report of ours; choose another --out")
+        raise InputError(f"{page if foreign else out} is not a report of ours; choose another folder")
 
 
 def _listed(out: Path) -> set[str]:

@@ -31,8 +31,8 @@ def grows(path: Path, before: dict[str, Any], now: dict[str, Any]) -> bool:
         where, then, today = found
         raise InputError(
             f"{path} is a run of another configuration: {where} was {then}, now {today}; "
-            "repeat the options it was started with (only --limit and --attack-limit may grow), "
-            "or choose another --out"
+            "repeat the options it was started with (only the limits may grow), "
+            "or choose another folder"
         )
     return more and any(before.get(name) != now.get(name) for name in GROWING)
 

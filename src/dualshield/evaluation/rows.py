@@ -61,6 +61,10 @@ def certified(found: Results) -> Iterator[Row]:
     """Mean radius and CNER, for identity pairs (which the paper has) and for benign variants (which it has not)."""
     for name in found.hashes:
         yield _radius(found, name, "Mean radius, identity")
+        detected = [found.radii(name, variant, kind="radius_detected") for variant in found.variants]
+        if any(detected):
+            label = "Mean detected radius, identity"
+            yield row(name, label, map(mean, detected), digits=4, scale=1, lower=False)
         for radius in paper.CNER_RADII:
             ours = [cner(found.radii(name, variant), radius) for variant in found.variants]
             theirs = [paper.cner(name, radius, variant) for variant in paper.VARIANTS]

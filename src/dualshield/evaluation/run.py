@@ -26,7 +26,6 @@ from dualshield.evaluation.laboratory import Laboratory, Subject
 from dualshield.evaluation.plan import HARDENED, Plan, label
 from dualshield.evaluation.records import TIMES, Key
 from dualshield.evaluation.workers import Event, Finished, Group, Known, Runner, Started, share
-from dualshield.hashes.registry import get_hash, split_names
 
 Records = Iterator[tuple[str, dict[str, Any]]]
 Progress = Callable[[str, int, int, float | None], None]
@@ -81,7 +80,7 @@ class Summary:
     warnings: tuple[str, ...]
 
 
-def evaluate(
+def run_plan(
     plan: Plan,
     data: Sequence[Path],
     out: Path,
@@ -98,8 +97,8 @@ def evaluate(
         raise InputError(f"{jobs} jobs cannot do anything: use at least 1")
     if out.exists() and not resume and (not out.is_dir() or any(out.iterdir())):
         # Said before minutes of reading, and again by the folder itself.
-        raise InputError(f"{out} exists already; continue a run with --resume, or choose another --out")
-    facts = {label(spec): provenance.hash_facts(spec, plan.protocol) for spec in plan.hashes}
+        raise InputError(f"{out} exists already; resume that run, or choose another folder")
+    facts = {label(deployment): provenance.hash_facts(deployment) for deployment in plan.deployments}
     _check_gradients(plan)
     extras = Extras.load()
     pool = gather(data, plan.limit, lambda what, done, total: progress(what, done, total, None), skip=plan.skip)
@@ -195,7 +194,11 @@ def _runner(plan: Plan, pool: Pool, path: Path) -> Runner:
 
 
 def _all_pieces(plan: Plan, pool: Pool, folder: RunFiles, extras: Extras) -> list[Piece]:
-    return [piece for spec in plan.hashes for piece in _pieces(Laboratory(spec, plan, folder, extras), pool)]
+    return [
+        piece
+        for deployment in plan.deployments
+        for piece in _pieces(Laboratory(deployment, plan, folder, extras), pool)
+    ]
 
 
 def _pieces(lab: Laboratory, pool: Pool) -> Iterator[Piece]:
@@ -246,11 +249,12 @@ def _piece(
 def _check_gradients(plan: Plan) -> None:
     """Hardening would refuse it too, but only when the first image is to be hardened."""
     hardened = [variant for variant in plan.variants if variant in HARDENED]
-    for spec in plan.hashes if hardened else ():
-        for name in split_names(spec):
-            if not get_hash(name).is_differentiable:
+    for deployment in plan.deployments if hardened else ():
+        for member in deployment.members:
+            if not member.hash.is_differentiable:
                 raise InputError(
-                    f"hash {name} has no gradient and cannot be hardened: leave out {', '.join(hardened)} in --variants"
+                    f"hash {member.hash.name} has no gradient and cannot be hardened: leave out the variants "
+                    f"{', '.join(hardened)}"
                 )
 
 

@@ -30,7 +30,8 @@ SUMMARY = (
     "intensity. The cost of evasion is the ℓ₂ norm at which the adaptive attack evades half of the images."
 )
 CERTIFIED = (
-    "No perturbation of the query shorter than its certified radius turns a match into a non-match. CNER, the "
+    "No perturbation of the query shorter than its certified radius turns a match into a non-match; it may still lead "
+    "to an abstention. Inside the detected radius the matcher still answers match, with probability 0.999. CNER, the "
     "certified non-evasion rate, is the share of positive pairs that match and are certified up to a radius; pairs "
     "without a certified match count with radius 0. Identity pairs compare the published image with itself, benign "
     "variants with a mild transformation of it. A dash means that the variant has no certificate at all."

@@ -25,8 +25,7 @@ def details(lab: Laboratory, variant: Against, picture: Picture) -> tuple[str, .
 
 def work(subject: Subject, missing: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
     """One record per transformation of the published image, judged as saved in 8 bits."""
-    victim = subject.victim
-    subject.draw(PART, "start")
+    victim = subject.victim.with_noise(subject.noise(PART, "start"))
     try:
         pixels = victim.start(subject.published)
     except NothingToAttackError:
@@ -36,8 +35,7 @@ def work(subject: Subject, missing: tuple[str, ...]) -> Iterator[tuple[str, dict
     for detail in missing:
         transform = parse(detail)
         image = saved(transform(pixels, seed=subject.lab.plan.seed))
-        subject.draw(PART, detail)
-        decision = victim.decide(image)
+        decision = victim.with_noise(subject.noise(PART, detail)).decide(image)
         yield (
             detail,
             {

@@ -123,7 +123,7 @@ def _received(ready: connection.Connection[Any, Any]) -> Any:
         return ready.recv()
     except (EOFError, OSError) as error:
         raise InputError(
-            "a worker died, perhaps for want of memory; all before is kept: use --resume with fewer --jobs"
+            "a worker died, perhaps for want of memory; all before is kept: resume the run with fewer jobs"
         ) from error
 
 

@@ -11,11 +11,13 @@ from typing import Any
 
 from dualshield.errors import InputError
 from dualshield.files import write_atomically
-from dualshield.hardening.harden import HardenedImage, Hardener, HardeningReport, Progress, Radii
+from dualshield.hardening.harden import Hardener, HardeningReport, Progress, Radii
 from dualshield.images.decode import list_images
 from dualshield.images.preview import preview_files
 from dualshield.images.publication import Format, published_suffix
 from dualshield.journal import Journal
+from dualshield.smoothing.kept import SUFFIX
+from dualshield.smoothing.noise import GaussianSource
 
 JOURNAL = ".dualshield-harden.journal"
 BACKUP_SUFFIX = ".original"
@@ -37,7 +39,7 @@ class Destination:
     def check(self, files: Sequence[Path]) -> None:
         """Everything that can be refused before any work."""
         if self.in_place == (self.path is not None):
-            raise InputError("give either -o OUT or --in-place")
+            raise InputError("give either an output or that originals are replaced in place, not both")
         if self.path is None:
             return
         if self.is_folder(len(files)):
@@ -61,13 +63,15 @@ class Destination:
         """Where the hardened ``file`` goes."""
         if self.path is None:
             if suffix.lower() != file.suffix.lower():
-                raise InputError(f"{file}: --in-place keeps the format; leave --format out")
+                raise InputError(f"{file}: replacing in place keeps the format; ask for no other")
             return file
         out = self.path / (file.stem + suffix) if self.is_folder(inputs) else self.path
         if out.exists() and out.samefile(file):
-            raise InputError(f"{file}: output and input are the same file; use --in-place, or another -o")
+            raise InputError(
+                f"{file}: output and input are the same file; ask to replace it in place, or choose another output"
+            )
         if out.exists() and not self.overwrite:
-            raise InputError(f"{out} exists already; use --overwrite, or another -o")
+            raise InputError(f"{out} exists already; allow overwriting, or choose another output")
         return out
 
 
@@ -97,10 +101,16 @@ def harden_files(
     format: Format = "keep",
     quality: int | None = None,
     preview: Path | None = None,
+    keep_references: bool = False,
+    noise: GaussianSource | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> Iterator[Outcome]:
-    """Harden each file; a failure is an outcome, not the end. An interrupted run continues where it stopped."""
+    """Harden each file; a failure is an outcome, not the end. An interrupted run continues where it stopped.
+
+    With ``keep_references`` the reference of each published file is written beside it.
+    """
     destination.check(files)
+    noise = noise or GaussianSource.secret()
     journal = _journal(hardener, destination, len(files), format, quality)
     done = {} if journal is None else {(r["source"], r["sha256"]): r for r in journal.records() if _complete(r)}
     for file in files:
@@ -110,32 +120,37 @@ def harden_files(
             if earlier is not None and not destination.overwrite and Path(earlier["report"]["output"]).exists():
                 yield Outcome(file, _report(earlier["report"]), skipped=True)
                 continue
-            image, output = _harden_one(hardener, file, destination, len(files), format, quality, progress)
+            output = _output(file, destination, len(files), format)
+            kept = reference_file(output) if keep_references else None
+            if kept is not None and kept.exists() and not destination.overwrite:
+                raise InputError(f"{kept} exists already; remove it, allow overwriting, or choose another output")
+            image = hardener.harden(
+                file, format=format, quality=quality, noise=noise.fork(file.name), progress=progress
+            )
             if preview is not None:
                 write_atomically(preview, preview_files(os.fspath(file), image.data))
+            if kept is not None and image.reference is not None:
+                replace(image.reference, name=output.name).save(kept)
             _publish(file, output, image.data, destination)
         except (InputError, OSError) as error:
             yield Outcome(file, error=str(error))
             continue
-        report = replace(image.report, output=os.fspath(output))
+        report = replace(image.report, output=os.fspath(output), reference=None if kept is None else os.fspath(kept))
         if journal is not None:
             journal.append({"source": file.name, "sha256": digest, "report": report.to_dict()})
         yield Outcome(file, report)
 
 
-def _harden_one(
-    hardener: Hardener,
-    file: Path,
-    destination: Destination,
-    inputs: int,
-    format: Format,
-    quality: int | None,
-    progress: Progress,
-) -> tuple[HardenedImage, Path]:
+def reference_file(published: Path) -> Path:
+    """Where the reference of a published file is kept: beside it."""
+    return published.with_name(published.name + SUFFIX)
+
+
+def _output(file: Path, destination: Destination, inputs: int, format: Format) -> Path:
     output = destination.output(file, published_suffix(file, format), inputs)
     if output == file and _backup(file).exists():
         raise InputError(f"{file}: its backup {_backup(file).name} exists: it was hardened already")
-    return hardener.harden(file, format=format, quality=quality, progress=progress), output
+    return output
 
 
 def _publish(file: Path, output: Path, data: bytes, destination: Destination) -> None:
@@ -155,7 +170,7 @@ def _journal(
     if destination.path is None or not destination.is_folder(inputs):
         return None
     settings: dict[str, Any] = {
-        "hashes": sorted(hardener.matchers),
+        "deployment": hardener.deployment.digest,
         "preset": hardener.preset,
         "strength": hardener.budget.strength,
         "steps": hardener.steps,

@@ -22,7 +22,6 @@ from dualshield.hardening.positives import random_variant
 from dualshield.hardening.visibility import Budget, noticeable
 from dualshield.hashes.contract import PerceptualHash
 from dualshield.hashes.margins import signs
-from dualshield.images.canonical import CanonicalImage
 from dualshield.images.frontend import CANONICAL_SIZE, Expansion
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.noise import GaussianSource
@@ -53,7 +52,7 @@ class Goal:
     @staticmethod
     def of(matcher: SmoothedMatcher, pixels: torch.Tensor, negatives: Sequence[torch.Tensor]) -> Goal:
         """From the reference as the matcher would enrol it unhardened."""
-        reference = matcher.enroll(CanonicalImage(pixels, "reference"))
+        reference = matcher.enroll(pixels)
         hash_ = matcher.hash
         codes = [signs(hash_.code(negative)) for negative in negatives]
         return Goal(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,20 +17,21 @@ from dualshield.hardening.carrier import Carrier
 from dualshield.hardening.gradient import Goal
 from dualshield.hardening.negatives import negatives
 from dualshield.hardening.visibility import Budget
-from dualshield.hashes import DEFAULT_HASH, PerceptualHash, get_hash
-from dualshield.hashes.registry import split_names
+from dualshield.hashes import DEFAULT_HASH
+from dualshield.images.accept import ImageLike
 from dualshield.images.canonical import CanonicalImage, load_image
 from dualshield.images.publication import Format, Publication
 from dualshield.images.quality import compare
-from dualshield.smoothing.config import MatcherConfig
-from dualshield.smoothing.matcher import SmoothedMatcher
+from dualshield.rounding import down
+from dualshield.smoothing.deploy import HashLike, as_deployment
+from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.noise import GaussianSource
-from dualshield.smoothing.profile import default_config, find_profile
+from dualshield.smoothing.reference import Reference
+from dualshield.smoothing.result import MatchResult
+from dualshield.smoothing.statistics import Decision
 
 Preset = Literal["perceptual", "paper", "paper-limit"]
 Progress = Callable[[str, int, int], None]
-
-MAX_HASHES = 8
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,14 @@ class HardeningReport:
     psnr: float
     linf: float
     l2: float
-    radius_before: float  # of several hashes, the smallest
-    radius_after: float
-    radii: dict[str, Radii]
+    radius_before: float  # of the original, enrolled as it is
+    radius_after: float  # of the published file's own reference; of several hashes the largest, as they decide together
+    radius_detected: float  # of the same reference: how far the matcher still answers match
+    radii: dict[str, Radii]  # of each hash
+    deployment: str
+    noise_source: str
+    reference: str | None  # where the reference of the published file was written
+    reference_fingerprint: str | None
     steps: int
     seconds: float  # optimising and encoding
     seconds_certifying: float
@@ -73,7 +78,7 @@ class HardeningReport:
         """What hardening did to the radius, to be printed."""
         capped = bool(self.radii) and all(radii.is_capped for radii in self.radii.values())
         note = ", the most these draws can prove" if capped else ""
-        return f"{self.radius_before:.3f} -> {self.radius_after:.3f}{note}"
+        return f"{down(self.radius_before, 3)} -> {down(self.radius_after, 3)}{note}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -82,67 +87,58 @@ class HardeningReport:
 
 @dataclass(frozen=True, eq=False)
 class HardenedImage:
-    """The bytes to publish and what they are worth."""
+    """The bytes to publish, the reference to keep of them, and what they are worth."""
 
     data: bytes
     suffix: str
     original: CanonicalImage
     hardened: CanonicalImage
+    reference: Reference | None  # of the published file; None where it was not certified
     report: HardeningReport
+
+    def __repr__(self) -> str:
+        return f"<HardenedImage {self.report.file}, radius {self.report.radius_change}, SSIM {self.report.ssim:.4f}>"
 
 
 class Hardener:
-    """Hardens images for one hash or several at once (``a+b`` is two), with their deployed matchers (``--sigma auto``).
+    """Hardens images for the hash or hashes of a deployment, and certifies with it what was published.
 
-    >>> hardener = Hardener(["pdq"])
-    >>> hardener.strategy
+    >>> import dualshield as ds
+    >>> Hardener(ds.deploy("pdq")).strategy
     'linear'
     """
 
     def __init__(
         self,
-        hashes: Sequence[str | PerceptualHash] = (DEFAULT_HASH,),
+        deployment: Deployment,
         *,
         preset: Preset = "perceptual",
         strength: float = 1.0,
         steps: int | None = None,
         negatives_folder: Path | None = None,
-        n: int | None = None,
-        engine: str = "auto",
-        device: str = "cpu",
-        source: GaussianSource | None = None,
     ) -> None:
+        if not isinstance(deployment, Deployment):
+            raise InputError(f"a Hardener takes a deployment, as from deploy('pdq'), not {type(deployment).__name__}")
         if preset not in get_args(Preset):
             raise InputError(f"unknown preset {preset!r}: use one of {', '.join(get_args(Preset))}")
-        specs = [part for spec in hashes for part in (split_names(spec) if isinstance(spec, str) else [spec])]
-        names = [spec if isinstance(spec, str) else spec.name for spec in specs]
-        if not 1 <= len(set(names)) == len(names) <= MAX_HASHES:
-            raise InputError(f"give between 1 and {MAX_HASHES} different hashes, got {', '.join(names) or 'none'}")
         if steps is not None and not 1 <= steps <= 100_000:
             raise InputError(f"steps {steps} is not between 1 and 100000")
+        for member in deployment.members:
+            if not member.hash.is_differentiable:
+                raise InputError(
+                    f"hash {member.hash.name} has no gradient, and hardening needs one; it can be matched and "
+                    "certified unhardened"
+                )
+            if member.hash.rule == "native":
+                raise InputError(
+                    f"the native rule of {member.hash.name} compares no bits, which is what hardening steadies; "
+                    "harden for the rule hamming"
+                )
+        self.deployment = deployment
         self.preset = preset
         self.budget = Budget(strength)
         self.steps = steps
-        self.source = source or GaussianSource.secret()
-        self.hashes = {
-            name: get_hash(spec) if isinstance(spec, str) else spec for name, spec in zip(names, specs, strict=True)
-        }
-        self.matchers: dict[str, SmoothedMatcher] = {}
-        for name, hash_ in self.hashes.items():
-            if not hash_.is_differentiable:
-                raise InputError(
-                    f"hash {name} has no gradient, and hardening needs one; it can be matched and certified unhardened"
-                )
-            hash_.network.requires_grad_(False)
-            config = deployed_config(name)
-            self.matchers[name] = SmoothedMatcher(
-                hash_,
-                config if n is None else replace(config, n=n),
-                engine=engine,
-                device=device,
-                source=self.source.fork(f"matcher {name}"),
-            )
-        self.device = device
+        device = deployment.device
         self.negatives = [] if self.strategy == "linear" else [p.to(device) for p in negatives(negatives_folder)]
 
     @property
@@ -150,49 +146,60 @@ class Hardener:
         """How the perturbation is found."""
         if self.preset != "perceptual":
             return "paper"
-        hashes = list(self.hashes.values())
-        return "linear" if len(hashes) == 1 and hashes[0].is_linear else "gradient"
+        members = self.deployment.members
+        return "linear" if len(members) == 1 and members[0].hash.is_linear else "gradient"
 
     def harden(
         self,
-        file: str | os.PathLike[str],
+        file: ImageLike,
         *,
         format: Format = "keep",
         quality: int | None = None,
         certify: bool = True,
+        noise: GaussianSource | None = None,
         progress: Progress = lambda what, done, total: None,
     ) -> HardenedImage:
-        """Harden one file; nothing is written."""
+        """Harden one file; nothing is written. Radii are those of the reference that comes with the result."""
+        noise = noise or GaussianSource.secret()
         publication = Publication.open(file)
         # Whatever the format cannot do fails here, not after the optimisation.
         publication.check(format, quality)
         original = publication.canonical
 
         def carrier(delta: torch.Tensor) -> torch.Tensor:
-            return load_image(publication.encode(delta.cpu(), format, quality)).pixels.to(self.device)
+            return load_image(publication.encode(delta.cpu(), format, quality)).pixels.to(self.deployment.device)
 
         started = time.perf_counter()
-        delta, steps = self.perturb(original, opacity=publication.opacity, carrier=carrier, progress=progress)
+        delta, steps = self.perturb(
+            original, opacity=publication.opacity, carrier=carrier, noise=noise, progress=progress
+        )
         data = publication.encode(delta.cpu(), format, quality)
         seconds = time.perf_counter() - started
         hardened = replace(load_image(data), name=original.name)
         started = time.perf_counter()
-        radii = {name: self._radii(name, original, hardened, progress) for name in self.matchers} if certify else {}
+        before = self._certified(original, noise, progress, 0) if certify else None
+        after = self._certified(hardened, noise, progress, 1) if certify else None
         report = HardeningReport(
             file=original.name,
             output=None,
-            hash="+".join(self.matchers),
+            hash=self.deployment.name,
             preset=self.preset,
             strength=self.budget.strength,
             **asdict(compare(original.pixels, hardened.pixels)),
-            radius_before=min((r.before for r in radii.values()), default=0.0),
-            radius_after=min((r.after for r in radii.values()), default=0.0),
-            radii=radii,
+            radius_before=before.radius if before else 0.0,
+            radius_after=after.radius if after else 0.0,
+            radius_detected=after.result.radius_detected if after and after.radius else 0.0,
+            radii=self._radii(before.result, after.result) if before and after else {},
+            deployment=self.deployment.digest,
+            noise_source=noise.origin,
+            reference=None,
+            reference_fingerprint=after.reference.fingerprint if after else None,
             steps=steps,
             seconds=seconds,
             seconds_certifying=time.perf_counter() - started,
         )
-        return HardenedImage(data, publication.suffix(format), original, hardened, report)
+        reference = after.reference if after else None
+        return HardenedImage(data, publication.suffix(format), original, hardened, reference, report)
 
     def perturb(
         self,
@@ -201,21 +208,23 @@ class Hardener:
         opacity: torch.Tensor | None = None,
         carrier: Carrier | None = None,
         steps: int | None = None,
+        noise: GaussianSource | None = None,
         progress: Progress = lambda what, done, total: None,
     ) -> tuple[torch.Tensor, int]:
         """The canonical perturbation alone, and the steps it took; ``steps`` replaces the hardener's own limit."""
-        source = self.source.fork("harden")
-        pixels = image.pixels.to(self.device)
-        opacity = None if opacity is None else opacity.to(self.device)
+        source = (noise or GaussianSource.secret()).fork("harden")
+        device, matchers = self.deployment.device, self.deployment.matchers
+        pixels = image.pixels.to(device)
+        opacity = None if opacity is None else opacity.to(device)
         if self.strategy == "linear":
-            (matcher,) = self.matchers.values()
+            (matcher,) = matchers
             delta = linear.perturb_through(image.pixels, matcher.hash, self.budget, opacity=opacity, carrier=carrier)
             return delta, 1
         report = partial(progress, "hardening")
         if self.strategy == "paper":
             return paper.perturb(
                 pixels,
-                list(self.hashes.values()),
+                [matcher.plain_hash for matcher in matchers],
                 self.negatives,
                 strength=self.budget.strength,
                 steps=steps or self.steps or paper.STEPS,
@@ -223,7 +232,7 @@ class Hardener:
                 source=source,
                 progress=report,
             )
-        goals = [Goal.of(matcher, pixels, self.negatives) for matcher in self.matchers.values()]
+        goals = [Goal.of(matcher, pixels, self.negatives) for matcher in matchers]
         return gradient.perturb(
             pixels,
             goals,
@@ -235,33 +244,50 @@ class Hardener:
             progress=report,
         )
 
-    def _radii(self, name: str, before: CanonicalImage, after: CanonicalImage, progress: Progress) -> Radii:
-        """Each image as reference and query; no radius unless it certifiably matches itself."""
-        matcher = self.matchers[name]
+    def _certified(self, image: CanonicalImage, noise: GaussianSource, progress: Progress, done: int) -> _Certified:
+        """The image as reference and query."""
+        progress(f"certifying {self.deployment.name}", done, 2)
+        reference = self.deployment.enroll(image)
+        return _Certified(reference, self.deployment.match(reference, image, noise=noise.fork("certify")))
 
-        def radius(image: CanonicalImage, done: int) -> float:
-            progress(f"certifying {name}", done, 2)
-            result = matcher.match(matcher.enroll(image), image)
-            return result.radius if result.decision == "match" else 0.0
+    def _radii(self, before: MatchResult, after: MatchResult) -> dict[str, Radii]:
+        """No radius where a hash does not certifiably match the image with itself."""
 
-        return Radii(radius(before, 0), radius(after, 1), matcher.config.radius_ceiling)
+        def radius(result: MatchResult, index: int) -> float:
+            member = result.members[index]
+            return member.radius if member.decision is Decision.MATCH else 0.0
+
+        return {
+            matcher.hash.name: Radii(radius(before, i), radius(after, i), matcher.config.radius_ceiling)
+            for i, matcher in enumerate(self.deployment.matchers)
+        }
 
 
-def deployed_config(name: str) -> MatcherConfig:
-    """The matcher that a published reference meets: ``--sigma auto``, so that hardening can pay off in sigma."""
-    profile = find_profile(name)
-    return profile.widest_config() if profile else default_config(name)
+@dataclass(frozen=True, eq=False)
+class _Certified:
+    """A reference, and what the deployment says of the same image as query."""
+
+    reference: Reference
+    result: MatchResult
+
+    @property
+    def radius(self) -> float:
+        return self.result.radius if self.result.decision is Decision.MATCH else 0.0
 
 
 def harden(
-    file: str | os.PathLike[str],
-    hashes: str | PerceptualHash | Sequence[str | PerceptualHash] = DEFAULT_HASH,
+    file: ImageLike,
     *,
+    hash: HashLike | Sequence[HashLike] | Deployment = DEFAULT_HASH,
     preset: Preset = "perceptual",
     strength: float = 1.0,
     format: Format = "keep",
     quality: int | None = None,
+    **parameters: Any,
 ) -> HardenedImage:
-    """Harden one image file for one hash or several; for many images keep one ``Hardener``."""
-    listed = [hashes] if isinstance(hashes, str | PerceptualHash) else list(hashes)
-    return Hardener(listed, preset=preset, strength=strength).harden(file, format=format, quality=quality)
+    """Harden one image file for one hash or several; parameters are those of `deploy`.
+
+    For many images keep one ``Hardener``.
+    """
+    deployment = as_deployment(hash, parameters)
+    return Hardener(deployment, preset=preset, strength=strength).harden(file, format=format, quality=quality)

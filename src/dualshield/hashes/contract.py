@@ -20,6 +20,7 @@ import torch
 
 from dualshield.errors import InputError
 from dualshield.hashes.native import NativeRule
+from dualshield.hashes.parameters import digest_of_parameters
 from dualshield.images.frontend import CANONICAL_SIZE, FrontEnd
 
 RuleName = Literal["hamming", "native"]
@@ -29,7 +30,7 @@ NETWORK_BATCH = 4
 LIGHT_BATCH_NUMBERS = 2_000_000
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PerceptualHash:
     """A hash function with its linear front end kept apart from the rest.
 
@@ -56,6 +57,29 @@ class PerceptualHash:
             raise InputError(f"hash {self.name}: threshold {self.threshold} is not a bit error rate in [0, 0.5)")
         self.network.eval()
         self.network.requires_grad_(False)
+
+    def __repr__(self) -> str:
+        parts = [f"{self.name} {self.version}", f"{self.bits} bits", f"threshold {self.threshold:g}"]
+        parts += [] if self.lowpass is None else [f"low-pass {self.lowpass}"]
+        parts += [] if self.rule == "hamming" else [f"rule {self.rule}"]
+        return f"<PerceptualHash {', '.join(parts)}>"
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """What tells this function of images from others, ready for JSON; how codes are compared is no part of it."""
+        weights = dict(sorted(self.weights.items()))
+        # A black box may hold a network, but that is not known to be all there is.
+        if not weights and not self.is_black_box:
+            digest = digest_of_parameters(self.network)
+            weights = {} if digest is None else {"parameters": digest}
+        return {
+            "name": self.name,
+            "version": self.version,
+            "bits": self.bits,
+            "input": self._input,
+            "front_end": self.front_end.digest,
+            "weights": weights,
+        }
 
     @property
     def max_distance(self) -> int:
@@ -136,6 +160,10 @@ class PerceptualHash:
         return self.max_distance + 0.5 if self._native is None else self._native.limit
 
     @property
+    def _input(self) -> str:
+        return "x".join(str(n) for n in self.front_end.shape)
+
+    @property
     def _native(self) -> NativeRule | None:
         return self.native if self.rule == "native" else None
 
@@ -144,7 +172,7 @@ class PerceptualHash:
         if rule not in get_args(RuleName):
             raise InputError(f"unknown rule {rule!r}: use one of {', '.join(get_args(RuleName))}")
         if rule == "native" and self.native is None:
-            raise InputError(f"hash {self.name} has no rule of its own beside the bit error rate; use --rule hamming")
+            raise InputError(f"hash {self.name} has no rule of its own beside the bit error rate; use the rule hamming")
         return replace(self, rule=rule)  # type: ignore[arg-type]
 
     def with_lowpass(self, lowpass: int | None) -> PerceptualHash:
@@ -169,7 +197,7 @@ class PerceptualHash:
             "hash": self.name,
             "version": self.version,
             "bits": self.bits,
-            "input": "x".join(str(n) for n in self.front_end.shape),
+            "input": self._input,
             "threshold": self.threshold,
             "about": self.about,
         }

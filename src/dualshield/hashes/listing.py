@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,7 +33,7 @@ class HashState:
     state: State
     detail: str
     description: dict[str, Any] | None = None  # of a hash that is ready
-    hash: PerceptualHash | None = None  # where it had to be loaded
+    hash: PerceptualHash | None = field(default=None, repr=False)  # where it had to be loaded
 
     @property
     def ready(self) -> bool:

@@ -1,5 +1,6 @@
 """Images: decoding, the canonical 512 x 512 space, linear front ends."""
 
+from dualshield.images.accept import ImageLike, as_image
 from dualshield.images.canonical import RADIUS_SPACE, CanonicalImage, canonicalise, load_image
 from dualshield.images.decode import DecodedImage, decode, list_images
 from dualshield.images.frontend import CANONICAL_SIZE, FrontEnd
@@ -10,6 +11,8 @@ __all__ = [
     "CanonicalImage",
     "DecodedImage",
     "FrontEnd",
+    "ImageLike",
+    "as_image",
     "canonicalise",
     "decode",
     "list_images",

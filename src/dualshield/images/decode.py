@@ -1,4 +1,4 @@
-"""Image files to RGB floats: one strict door for everything that arrives from outside.
+"""Image files and Pillow images to RGB floats: one strict door for everything that arrives from outside.
 
 EXIF orientation is applied (unreadable EXIF counts as none; HEIC turns by its own property instead),
 transparency is laid over white, ICC profiles are ignored: samples are taken as sRGB. Of an animation the
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import stat
 import threading
 import warnings
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +41,12 @@ IMAGE_SUFFIXES = frozenset(
 
 # AVIF before HEIF: both take the neutral "mif1" brand, but only the AVIF plugin looks at the codec on opening.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "HEIF")
+# By Pillow's mode, how far RGB floats move at most in l2 when samples scaled to [0,1] move by one. Grey moves three
+# channels at once; behind alpha, r a + 1 - a, and CMYK, (1 - c)(1 - k), this is the Jacobian where it is largest.
+GAINS = {"RGB": 1.0, "RGBX": 1.0, "LA": 6**0.5, "RGBA": 2.0, "CMYK": 2.0}
+GAINS |= dict.fromkeys(("1", "L", "I", "F", "I;16", "I;16L", "I;16B", "I;16N"), 3**0.5)
 _CONVERT = "convert it to JPEG or PNG"
-_TILE_WIDTH, _TILE_LENGTH = 322, 323
+_TILE_WIDTH, _TILE_LENGTH, _YCBCR = 322, 323, 6
 ORIENTATIONS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -54,13 +60,18 @@ ORIENTATIONS = {
 
 @dataclass(frozen=True, eq=False)
 class DecodedImage:
-    """An upright image; `pixels` is (height, width, 3) RGB, float32 in [0,1], C-contiguous."""
+    """An upright image; `pixels` is (height, width, 3) RGB, float32 in [0,1], C-contiguous.
+
+    `gain` is an l2 Lipschitz constant, for every pixel, of the map to `pixels` from the file's own samples, each
+    scaled to [0,1]. Lossy codecs store none: there they are what the decoder returns. None: there is no constant.
+    """
 
     pixels: npt.NDArray[np.float32]
     width: int
     height: int
     name: str
     format: str
+    gain: float | None = None
 
 
 def decode(
@@ -75,28 +86,14 @@ def decode(
         raise image_error(name, "the file is empty", "copy or download it again")
     if len(data) > MAX_BYTES:
         raise _too_many_bytes(name, len(data))
-    try:
-        with pillow_guard(max_pixels), Image.open(BytesIO(data), formats=FORMATS) as image:
-            _check_size(image.size, max_pixels, name)
-            # libtiff makes room for a whole tile, however small the image it belongs to.
-            tags = getattr(image, "tag_v2", {})
-            _check_size((tags.get(_TILE_WIDTH, 1), tags.get(_TILE_LENGTH, 1)), max_pixels, name)
-            image.load()
-            _check_size(image.size, max_pixels, name)  # HEIF may only learn its true size while decoding
-            pixels = _to_rgb(image, name)
-            # MPO is what Pillow calls a JPEG with further pictures (previews, depth) behind the first one.
-            kind = "JPEG" if image.format == "MPO" else str(image.format)
-    except ImageError:
-        raise
-    except UnidentifiedImageError as error:
-        what = "not a readable JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC or AVIF image"
-        raise image_error(name, what, f"{_CONVERT}, or replace it if it is damaged") from error
-    except (Image.DecompressionBombError, MemoryError) as error:
-        raise image_error(name, "too large to decode safely", "scale it down first") from error
-    except Exception as error:  # Pillow's decoders raise almost anything on damaged data
-        what = f"damaged or truncated image data ({type(error).__name__}: {reason(error)})"
-        raise image_error(name, what, "replace it with an intact copy") from error
-    return DecodedImage(pixels, pixels.shape[1], pixels.shape[0], name, kind)
+    with _refusing(name), pillow_guard(max_pixels), Image.open(BytesIO(data), formats=FORMATS) as image:
+        return _decoded(image, name, max_pixels)
+
+
+def decode_opened(image: Image.Image, *, name: str, max_pixels: int = MAX_PIXELS) -> DecodedImage:
+    """An image that Pillow has opened, in whatever format, or made, by the rules for files."""
+    with _refusing(name), pillow_guard(max_pixels):
+        return _decoded(image, name, max_pixels)
 
 
 def list_images(folder: str | os.PathLike[str]) -> list[Path]:
@@ -158,7 +155,42 @@ def _regular_size(name: str, status: os.stat_result) -> int:
     return status.st_size
 
 
-def _check_size(size: tuple[int, int], max_pixels: int, name: str) -> None:
+@contextmanager
+def _refusing(name: str) -> Iterator[None]:
+    """Whatever Pillow raises becomes an ImageError."""
+    try:
+        yield
+    except ImageError:
+        raise
+    except UnidentifiedImageError as error:
+        what = "not a readable JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC or AVIF image"
+        raise image_error(name, what, f"{_CONVERT}, or replace it if it is damaged") from error
+    except (Image.DecompressionBombError, MemoryError) as error:
+        raise image_error(name, "too large to decode safely", "scale it down first") from error
+    except Exception as error:  # Pillow's decoders raise almost anything on damaged data
+        what = f"damaged or truncated image data ({type(error).__name__}: {reason(error)})"
+        raise image_error(name, what, "replace it with an intact copy") from error
+
+
+def _decoded(image: Image.Image, name: str, max_pixels: int) -> DecodedImage:
+    check_size(image.size, max_pixels, name)
+    # libtiff makes room for a whole tile, however small the image it belongs to.
+    tags = getattr(image, "tag_v2", {})
+    check_size((tags.get(_TILE_WIDTH, 1), tags.get(_TILE_LENGTH, 1)), max_pixels, name)
+    faithful = _is_faithful(image)
+    image.load()
+    check_size(image.size, max_pixels, name)  # HEIF may only learn its true size while decoding
+    pixels = _to_rgb(image, name)
+    # MPO is what Pillow calls a JPEG with further pictures (previews, depth) behind the first one.
+    kind = "JPEG" if image.format == "MPO" else str(image.format or "PIL")
+    # Where a key says which sample or palette entry is transparent, the smallest change may jump to white.
+    keyed = "transparency" in image.info and image.mode != "CMYK"
+    gain = GAINS.get(image.mode) if faithful and not keyed else None
+    return DecodedImage(pixels, pixels.shape[1], pixels.shape[0], name, kind, gain)
+
+
+def check_size(size: tuple[int, int], max_pixels: int, name: str) -> None:
+    """Refuses images of no pixels, and of too many."""
     width, height = size
     if width < 1 or height < 1:
         raise image_error(name, f"has no pixels ({width} x {height})", "replace it with an intact copy")
@@ -166,28 +198,53 @@ def _check_size(size: tuple[int, int], max_pixels: int, name: str) -> None:
         raise image_error(name, f"{width} x {height} is more than {max_pixels:,} pixels", "scale it down first")
 
 
-def _to_rgb(image: ImageFile.ImageFile, name: str) -> npt.NDArray[np.float32]:
+def _is_faithful(image: Image.Image) -> bool:
+    """Whether Pillow will load the samples as they are stored, as far as an image not yet loaded tells."""
+    tags = getattr(image, "tag_v2", {})
+    if tags.get(ExifTags.Base.PhotometricInterpretation) == _YCBCR:
+        return False
+    # Colour of 16 bits is cut to 8, colour of 5 is rounded to 8, and from some TIFFs alpha is divided out.
+    shallow = max(tags.get(ExifTags.Base.BitsPerSample, (8,))) <= 8
+    return _is_deep(image) or (shallow and not re.search(";1[56]|RGBa", str(getattr(image, "tile", [])[:1])))
+
+
+def _is_deep(image: Image.Image) -> bool:
+    return image.mode in ("I", "F") or image.mode.startswith("I;16")
+
+
+def _to_rgb(image: Image.Image, name: str) -> npt.NDArray[np.float32]:
     try:  # a TIFF has been turned on loading and no longer says so
         turn = ORIENTATIONS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
     except Exception:
         turn = None
     upright = image if turn is None else image.transpose(turn)
-    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
-        tags = dict(getattr(image, "tag_v2", {}))
-        return np.repeat(deep_grey(upright, tags, name)[..., None], 3, axis=2)
-    if not image.has_transparency_data:
-        rgb = np.asarray(upright.convert("RGB")).astype(np.float32)
-        rgb /= 255
+    if _is_deep(image):
+        return samples_to_rgb(deep_grey(upright, dict(getattr(image, "tag_v2", {})), name)[..., None])
+    if image.mode == "CMYK":  # Pillow's own conversion rounds to 8 bits
+        ink = np.asarray(upright)
+        rgb: npt.NDArray[np.float32] = np.multiply(255 - ink[..., :3], 255 - ink[..., 3:], dtype=np.float32)
+        rgb /= 255 * 255
         return rgb
+    if not image.has_transparency_data:
+        return samples_to_rgb(np.asarray(upright.convert("RGB")))
     if upright.mode == "La":  # Pillow has no direct way from premultiplied grey to RGBA
         upright = upright.convert("LA")
-    rgba = np.asarray(upright.convert("RGBA"))
-    alpha = rgba[..., 3:].astype(np.float32) / 255
-    rgb = rgba[..., :3].astype(np.float32, order="C")
-    rgb /= 255
-    rgb *= alpha
-    rgb += 1 - alpha
-    return np.clip(rgb, 0, 1, out=rgb)
+    return samples_to_rgb(np.asarray(upright.convert("RGBA")))
+
+
+def samples_to_rgb(samples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """Grey, RGB or RGBA (height, width, 1, 3 or 4), of whole numbers or in [0,1]: grey repeated, alpha over white."""
+    white = np.iinfo(samples.dtype).max if samples.dtype.kind == "u" else 1
+    rgb = samples[..., :3].astype(np.float32, order="C")
+    rgb /= white
+    if samples.shape[2] == 1:
+        return np.repeat(rgb, 3, axis=2)
+    if samples.shape[2] == 4:
+        alpha = samples[..., 3:].astype(np.float32) / white
+        rgb *= alpha
+        rgb += 1 - alpha
+        np.clip(rgb, 0, 1, out=rgb)
+    return rgb
 
 
 def deep_grey(image: Image.Image, tags: dict[int, object], name: str) -> npt.NDArray[np.float32]:
@@ -219,7 +276,7 @@ def pillow_guard(max_pixels: int) -> Iterator[None]:
     """Pillow's global switches set to what we need, and put back when the last decoding thread is done.
 
     Its pixel limit warns at one and raises at two times its value; with ours in place it stays a second
-    barrier beside `_check_size`, e.g. for WebP, which makes room for its pixels on opening already.
+    barrier beside `check_size`, e.g. for WebP, which makes room for its pixels on opening already.
     """
     with _guard_lock:
         if not _guard_limits:

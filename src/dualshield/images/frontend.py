@@ -13,6 +13,7 @@ columns, o: offset). Its factors are kept explicit, which gives three things:
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -29,6 +30,7 @@ CANONICAL_SIZE = 512
 LUMA = (0.299, 0.587, 0.114)
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+CELL_EDGE = 0.3819660113
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +93,19 @@ class FrontEnd:
         return replace(self, rows=self.rows @ axes.low_pass(height, m), cols=self.cols @ axes.low_pass(width, m))
 
     # -- using -------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return f"<FrontEnd to {'x'.join(map(str, self.shape))}, {self.digest[:12]}>"
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells it from others, in hex; the last digits of its factors, which machines may round, do not count."""
+        digest = hashlib.sha256()
+        for factor in (self.rows, self.cols, self.colour, self.offset):
+            # Not rounded at multiples of anything: plain fractions would lie on the edge and fall to either side.
+            cells = np.floor(np.asarray(factor, np.float64) * 1e6 + CELL_EDGE).astype("<i8")
+            digest.update(f"{cells.shape}".encode() + cells.tobytes())
+        return digest.hexdigest()
 
     @property
     def shape(self) -> tuple[int, int, int]:

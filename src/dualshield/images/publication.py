@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from PIL import Image, ImageFile
 
 from dualshield.errors import ImageError, InputError
+from dualshield.images.accept import ImageLike, as_file
 from dualshield.images.canonical import CanonicalImage, canonicalise
 from dualshield.images.decode import (
     FORMATS,
@@ -46,7 +47,7 @@ _LEAST_OPACITY = 0.25
 
 def published_suffix(file: str | os.PathLike[str], format: Format) -> str:
     """What the name of the published ``file`` ends with."""
-    return {"png": ".png", "jpeg": ".jpg"}.get(format, Path(file).suffix)
+    return {"png": ".png", "jpeg": ".jpg"}.get(format) or Path(file).suffix or ".png"
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,10 +63,16 @@ class Publication:
     _lossless: bool = field(repr=False)
 
     @classmethod
-    def open(cls, file: str | os.PathLike[str]) -> Publication:
-        """The file is read once, so that another one put in its place later changes nothing."""
-        name = os.fsdecode(file)
-        data = read_bytes(name)
+    def open(cls, file: ImageLike) -> Publication:
+        """The file is read once, so that another one put in its place later changes nothing.
+
+        Pixels that are no file (an array, a PIL image) are published as PNG.
+        """
+        if isinstance(file, str | os.PathLike):
+            name = os.fsdecode(file)
+            data = read_bytes(name)
+        else:
+            name, data = as_file(file)
         decoded = decode(data, name=name)
         size = (decoded.width, decoded.height)
         if min(size) < MIN_SIDE:
@@ -90,18 +97,18 @@ class Publication:
         kind = self.format if format == "keep" else format.upper()
         name = self.canonical.name
         if format == "keep" and kind == "GIF":
-            raise image_error(name, "a GIF cannot be kept", "use --format png, which publishes its first frame")
+            raise image_error(name, "a GIF cannot be kept", "use the format png, which publishes its first frame")
         if format == "keep" and self._multiple:
             what = "a file of several frames or pages cannot be kept"
-            raise image_error(name, what, "use --format png, which publishes the first")
+            raise image_error(name, what, "use the format png, which publishes the first")
         if kind in ("JPEG", "BMP") and self.opacity is not None:
-            raise image_error(name, f"{kind} cannot hold its transparency", "use --format png")
+            raise image_error(name, f"{kind} cannot hold its transparency", "use the format png")
         if quality is not None:
             if not 1 <= quality <= 100:
                 raise InputError(f"quality is {quality}; give 1 to 100")
             if kind == "PNG" or (kind == self.format and self._lossless):
                 what = kind if kind in ("PNG", "BMP") else f"lossless {kind}"
-                raise InputError(f"{what} has no quality; leave --quality out, or use --format jpeg")
+                raise InputError(f"{what} has no quality; leave the quality out, or use the format jpeg")
         return kind
 
     def encode(self, delta: torch.Tensor, format: Format = "keep", quality: int | None = None) -> bytes:

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 
 from dualshield.errors import InputError
-from dualshield.hashes.contract import PerceptualHash
 from dualshield.images.canonical import CanonicalImage
 from dualshield.images.synthetic import blank_images
 from dualshield.journal import Journal
 from dualshield.smoothing.config import DEFAULT_BANK, DEFAULT_N, MAX_SIGMA
-from dualshield.smoothing.engines import make_engine
+from dualshield.smoothing.deployment import Deployment
+from dualshield.smoothing.engines import make_engine, require_function
 from dualshield.smoothing.enrolment import consensus_draws, draw_bank, expected_radius
 from dualshield.smoothing.false_matches import distance_histogram, hamming, threshold_at
 from dualshield.smoothing.noise import GaussianSource
@@ -96,27 +96,24 @@ class Calibration:
 
     def __init__(
         self,
-        hash_: PerceptualHash,
+        deployment: Deployment,
         photos: Sequence[CanonicalImage],
         plan: CalibrationPlan,
         *,
-        engine: str = "auto",
-        device: str = "cpu",
-        batch_size: int | None = None,
         plain_codes: torch.Tensor | None = None,
     ) -> None:
         if len(photos) < 2:
             raise InputError(f"calibration needs at least 2 photos, got {len(photos)}")
+        if len(deployment.members) > 1:
+            raise InputError(f"calibration measures one hash at a time, not {deployment.name}")
+        (self.hash,) = deployment.hashes
         # Whatever cannot be used fails here, not after hours of measuring.
-        make_engine(hash_, engine, device, batch_size)
-        self.hash = hash_.to(device)
+        require_function(make_engine(self.hash, deployment.engine, deployment.device, deployment.batch_size), self.hash)
         self.hashes = {lowpass: self.hash.with_lowpass(lowpass) for lowpass, _ in plan.grid}
         self.plan = plan
         self.photos = list(photos[: plan.images])
         self.images = [*self.photos, *blank_images()]
-        self.engine_name = engine
-        self.device = device
-        self.batch_size = batch_size
+        self.deployment = deployment
         self.variants = [
             [transform(photo.pixels, seed=plan.seed) for transform in LOWEST_INTENSITY]
             for photo in self.photos[: plan.variant_images]
@@ -151,8 +148,9 @@ class Calibration:
     ) -> list[GridPoint]:
         """All sigmas behind one low-pass, smallest first."""
         hash_ = self.hashes[lowpass]
-        engine = make_engine(hash_, self.engine_name, self.device, self.batch_size)
-        sampler = Sampler(hash_, engine, "linear", self.device)
+        deployment = self.deployment
+        engine = make_engine(hash_, deployment.engine, deployment.device, deployment.batch_size)
+        sampler = Sampler(hash_, engine, "linear", deployment.device)
         # Each low-pass has its own stream, so that a resumed run draws what an uninterrupted one does.
         source = GaussianSource.from_seed(self.plan.seed).fork(f"low-pass {lowpass}")
         levels: list[_Level] = []

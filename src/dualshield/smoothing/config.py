@@ -14,6 +14,7 @@ from dualshield.smoothing.statistics import radius_ceiling
 Auto = Literal["auto"]
 MAX_DRAWS = 100_000_000
 DEFAULT_N = 5000
+DEFAULT_ALPHA = 1e-3
 DEFAULT_BANK = 101
 MAX_SIGMA = 1000
 
@@ -34,23 +35,27 @@ class MatcherConfig:
     threshold: float | None = None  # None: the hash's own
     n0: int = 100
     n: int = DEFAULT_N
-    alpha: float = 1e-3
+    alpha: float = DEFAULT_ALPHA
     target_radius: float | None = None
     bank_size: int = DEFAULT_BANK
     sigma_grid: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        for sigma in (self.sigma, *self.sigma_grid):
-            if sigma != "auto" and not (math.isfinite(sigma) and 0 < sigma <= MAX_SIGMA):
+        for sigma in (*([] if self.sigma == "auto" else [self.sigma]), *self.sigma_grid):
+            if not (_is_number(sigma) and 0 < sigma <= MAX_SIGMA):
                 raise InputError(f"sigma {sigma} is not in (0, {MAX_SIGMA}]; it is in units of the pixel range [0, 1]")
         if self.sigma == "auto" and not self.sigma_grid:
             raise InputError("sigma auto needs a calibrated profile with a grid of sigmas; run dualshield calibrate")
-        if not 0 < self.alpha < 1:
+        if not (_is_number(self.alpha) and 0 < self.alpha < 1):
             raise InputError(f"alpha {self.alpha} is not in (0, 1)")
-        for name, value, least in (("n", self.n, 1), ("n0", self.n0, 1), ("bank size", self.bank_size, 1)):
-            if not least <= value <= MAX_DRAWS:
-                raise InputError(f"{name} {value} is not between {least} and {MAX_DRAWS}")
-        if self.target_radius is not None and not (math.isfinite(self.target_radius) and self.target_radius >= 0):
+        if self.threshold is not None and not (_is_number(self.threshold) and 0 <= self.threshold < 0.5):
+            raise InputError(f"threshold {self.threshold} is not a bit error rate in [0, 0.5)")
+        for name, value in (("n", self.n), ("n0", self.n0), ("bank size", self.bank_size)):
+            if not _is_whole(value) or not 1 <= value <= MAX_DRAWS:
+                raise InputError(f"{name} {value} is not a whole number between 1 and {MAX_DRAWS}")
+        if self.lowpass is not None and not _is_whole(self.lowpass):
+            raise InputError(f"low-pass {self.lowpass!r} is neither a whole number nor None")
+        if self.target_radius is not None and not (_is_number(self.target_radius) and self.target_radius >= 0):
             raise InputError(f"target radius {self.target_radius} is not a number of at least 0")
         for name, choice, known in (
             ("reference mode", self.reference_mode, get_args(ReferenceMode)),
@@ -60,10 +65,27 @@ class MatcherConfig:
                 raise InputError(f"unknown {name} {choice!r}: use one of {', '.join(known)}")
 
     @property
+    def sigmas(self) -> tuple[float, ...]:
+        """All that a reference may get at enrolment."""
+        return self.sigma_grid if self.sigma == "auto" else (self.sigma,)
+
+    @property
+    def certifies(self) -> bool:
+        """Whether votes under this noise prove anything: those of a limit law are estimates."""
+        return self.noise != "clipped-limit"
+
+    @property
     def radius_ceiling(self) -> float:
         """The largest radius that ``n`` draws can certify: all votes agree, under the widest noise it may choose."""
-        widest = max(self.sigma_grid) if self.sigma == "auto" else self.sigma
-        return radius_ceiling(widest, self.n, self.alpha)
+        return radius_ceiling(max(self.sigmas), self.n, self.alpha)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 PAPER = MatcherConfig(sigma=0.1, reference_mode="paired", noise="clipped", threshold=0.2, n0=100, n=5000, alpha=1e-3)

@@ -13,7 +13,7 @@ from typing import Literal, Protocol, get_args
 
 import torch
 
-from dualshield.errors import InputError
+from dualshield.errors import DualShieldError, InputError
 from dualshield.hashes.contract import PerceptualHash
 
 logger = logging.getLogger(__name__)
@@ -70,20 +70,17 @@ def make_engine(
     reads: Reads = "core",
 ) -> Engine:
     """The engine asked for; ``auto`` takes OpenVINO for networks with weights on the CPU, else torch."""
-    if name not in get_args(EngineName):
-        raise InputError(f"unknown engine {name!r}: use one of {', '.join(get_args(EngineName))}")
-    if batch_size is not None and batch_size < 1:
-        raise InputError(f"batch size {batch_size} is below 1")
+    check_engine(name, batch_size)
     check_device(device)
     from dualshield.smoothing.openvino_engine import OpenVinoEngine
 
     on_cpu = torch.device(device).type == "cpu"
     if name == "openvino":
         if not on_cpu:
-            raise InputError(f"engine openvino runs on the CPU, not on {device}; use --engine torch")
+            raise InputError(f"engine openvino runs on the CPU, not on {device}; use engine torch")
         if hash_.is_black_box:
             # Tracing it would freeze the answer of one call into the converted model.
-            raise InputError(f"hash {hash_.name} is a black box, which OpenVINO cannot run; use --engine torch")
+            raise InputError(f"hash {hash_.name} is a black box, which OpenVINO cannot run; use engine torch")
         return OpenVinoEngine(hash_, batch_size or hash_.preferred_batch, reads=reads)
     if name == "torch" or not on_cpu or hash_.is_light or hash_.is_black_box:
         return TorchEngine(hash_, device, batch_size or hash_.preferred_batch, reads=reads)
@@ -94,6 +91,14 @@ def make_engine(
         return TorchEngine(hash_, device, batch_size or hash_.preferred_batch, reads=reads)
 
 
+def check_engine(name: str, batch_size: int | None) -> None:
+    """Refuse what there is not, before anything is loaded."""
+    if name not in get_args(EngineName):
+        raise InputError(f"unknown engine {name!r}: use one of {', '.join(get_args(EngineName))}")
+    if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
+        raise InputError(f"batch size {batch_size} is not a whole number of at least 1")
+
+
 def check_device(device: str) -> None:
     """Refuse what torch cannot compute on, before anything is loaded."""
     try:
@@ -101,6 +106,46 @@ def check_device(device: str) -> None:
     except RuntimeError as error:
         raise InputError(f"unknown device {device!r}: use cpu or cuda") from error
     if kind == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"device {device}: this machine or this build of torch has no CUDA; use --device cpu")
+        raise InputError(f"device {device}: this machine or this build of torch has no CUDA; use device cpu")
     if kind not in ("cpu", "cuda"):
         raise InputError(f"device {device!r} is not supported: use cpu or cuda")
+
+
+def require_function(engine: Engine, hash_: PerceptualHash) -> None:
+    """Refuse a network whose margins of an input change from call to call, or with what else is in the batch.
+
+    Votes are i.i.d. only where a hash is one fixed function of the image. Some inputs are computed twice, and in other
+    company. Black boxes are asked one image at a time, and twice when they are loaded.
+    """
+    if hash_.is_black_box:
+        return
+    generator = torch.Generator().manual_seed(0)
+    probes = 0.5 + 0.25 * torch.randn(3, *hash_.front_end.core_shape, generator=generator)
+    if engine.reads == "features":
+        probes = hash_.front_end.expansion()(probes)
+    size = min(2, engine.batch_size)
+
+    def margins(start: int, end: int) -> torch.Tensor:
+        try:
+            return torch.cat(list(engine.run([probes[start:end]]))).cpu()
+        except DualShieldError:
+            raise
+        except Exception as error:  # a foreign network raises whatever it likes
+            why = f"{type(error).__name__}: {error}"
+            raise InputError(f"hash {hash_.name}: its network cannot be run ({why})") from error
+
+    first = margins(0, size)
+    if not bool(torch.isfinite(first).all()):
+        raise InputError(f"hash {hash_.name}: its network gives numbers that are not finite; it cannot be certified")
+    tolerance = 1e-3 * float(first.abs().max()) + 1e-6
+    for what, expected, (start, end) in (
+        ("call to call", first, (0, size)),
+        ("batch to batch", first[size - 1 :], (size - 1, 2 * size - 1)),
+        ("batch to batch", first[:1], (0, 1)),
+    ):
+        found = margins(start, end)[: len(expected)]
+        if not float((expected - found).abs().max()) <= tolerance:
+            raise InputError(
+                f"hash {hash_.name}: its network answers the same input differently from {what}, so its votes would "
+                "not be independent and no certificate would hold; take out what is random or depends on the batch"
+            )

@@ -1,17 +1,18 @@
-"""The smoothed matcher: votes over noisy comparisons, and the certificate they prove.
+"""The smoothed matcher of one hash: votes over noisy comparisons, and the certificate they prove.
 
-What the certificate says: with probability at least 1 - alpha over the defender's noise, every query within l2
-distance ``radius`` (canonical pixels) of this one gets the same majority decision from the matcher with these
-parameters, whatever the attacker knows or does, as long as the query noise is fresh. It holds for the function the
-named engine computes, in real arithmetic, for this pair (not simultaneously for many). Under ``clipped-limit`` noise,
-which only experiments use, votes follow the central limit theorem: a radius then is an estimate and certifies nothing.
+What the certificate says: with probability at least 1 - alpha over the defender's noise, the majority of votes on every
+query within l2 distance ``radius`` (canonical pixels) of this one is the same, whatever the attacker knows or does, as
+long as the query noise is fresh. It holds for the function the named engine computes, in real arithmetic, for this
+pair (not simultaneously for many). Under ``clipped-limit`` noise, which only experiments use, votes follow the central
+limit theorem: they decide, and certify nothing.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Generator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -19,111 +20,90 @@ import torch
 from dualshield.errors import InputError
 from dualshield.hashes.codes import bit_error_rate
 from dualshield.hashes.contract import PerceptualHash
-from dualshield.images.canonical import RADIUS_SPACE, CanonicalImage
 from dualshield.smoothing.clipped import gaussian_limit
 from dualshield.smoothing.config import MatcherConfig
-from dualshield.smoothing.engines import Reads, make_engine
-from dualshield.smoothing.enrolment import choose_sigma, consensus_draws
+from dualshield.smoothing.detection import MISSED, detected_radius, least_for_fixed, least_for_sequential
+from dualshield.smoothing.engines import Engine, Reads
+from dualshield.smoothing.enrolment import choose_sigma, enrolment_draws, enrolment_source, enrolment_terms
 from dualshield.smoothing.noise import GaussianSource
-from dualshield.smoothing.reference import DrawnCodes, Reference, majority
+from dualshield.smoothing.reference import DrawnCodes, MemberReference, majority
+from dualshield.smoothing.result import MemberResult
 from dualshield.smoothing.sampler import Sampler
-from dualshield.smoothing.statistics import Certificate, Decision, TargetRadiusTest, fixed_certificate
+from dualshield.smoothing.sequential import TargetRadiusTest, largest_reachable, looks
+from dualshield.smoothing.statistics import Certificate, Decision, fixed_certificate
 
-# Anytime-valid tests look after every batch; large batches of cheap draws would overshoot.
+# Draws at once where they may end at any time; large batches of cheap draws would overshoot.
 SEQUENTIAL_BATCH = 32
 
 
-@dataclass(frozen=True)
-class MatchResult:
-    """A decision with its certificate and all that is needed to say what it means."""
-
-    reference: str
-    query: str
-    hash: str
-    hash_version: str
-    decision: Decision
-    rule: str
-    distance: float  # of the plain hashes, no noise, no low-pass: their bit error rate, or as the native rule has it
-    threshold: float  # a bit error rate, or the limit of the native rule
-    votes: int
-    draws: int
-    p_lower: float
-    radius: float
-    radius_space: str
-    radius_upload: float | None  # the same guarantee in the upload's own pixels
-    sigma: float
-    alpha: float
-    noise: str
-    lowpass: int | None
-    reference_mode: str
-    target_radius: float | None
-    engine: str
-    seconds: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return asdict(self)
+def what_engines_read(hash_: PerceptualHash, config: MatcherConfig) -> Reads:
+    """Clipped noise lies on the pixels, so there a core saves nothing, and mapping to it and back is dear."""
+    return "features" if config.noise == "clipped" and hash_.front_end.is_banded else "core"
 
 
 class SmoothedMatcher:
-    """Matches queries against references under one configuration.
+    """Decides about queries by one hash under one configuration. All noise comes as an argument.
 
-    >>> import dualshield as ds
-    >>> matcher = ds.SmoothedMatcher(ds.get_hash("pdq"), ds.MatcherConfig(sigma=1.0, n=500))
-    >>> photo = ds.CanonicalImage(torch.rand(3, 512, 512).cumsum(1) / 512, "photo")
-    >>> matcher.match(matcher.enroll(photo), photo).decision
-    <Decision.MATCH: 'match'>
+    ``hash_`` has its rule and vote threshold; ``engine`` computes it behind the configured low-pass. A member of a
+    deployment (`deployment.Deployment`), which is what people use. ``missed`` is its share of the answers that may be
+    missed inside a detected radius, ``abstain_as`` what its deployment makes of abstentions.
     """
 
     def __init__(
         self,
         hash_: PerceptualHash,
         config: MatcherConfig,
-        *,
-        engine: str = "auto",
+        engine: Engine,
         device: str = "cpu",
-        batch_size: int | None = None,
-        source: GaussianSource | None = None,
+        *,
+        missed: float = MISSED,
+        abstain_as: Decision = Decision.ABSTAIN,
     ) -> None:
-        if config.threshold is not None:
-            hash_ = hash_.with_threshold(config.threshold)
         self.plain_hash = hash_
         self.hash = hash_.with_lowpass(config.lowpass)
         self.config = config
-        if config.noise == "clipped-limit":
+        if not config.certifies:
             gaussian_limit(self.hash)  # refuses what is not linear
-        self.source = source or GaussianSource.secret()
-        # Clipped noise lies on the pixels, so there a core saves nothing, and mapping to it and back is dear.
-        reads: Reads = "features" if config.noise == "clipped" and self.hash.front_end.is_banded else "core"
-        self.engine = make_engine(self.hash, engine, device, batch_size, reads=reads)
-        self.sampler = Sampler(self.hash, self.engine, config.noise, device)
+        self.engine = engine
+        self.sampler = Sampler(self.hash, engine, config.noise, device)
+        self.missed, self.abstain_as = missed, abstain_as
         self._check_target()
-
-    def draw_from(self, source: GaussianSource) -> None:
-        """Take all further noise from here."""
-        self.source = source
 
     # -- references --------------------------------------------------------------------------------
 
-    def enroll(self, image: CanonicalImage) -> Reference:
-        """Prepare a reference image; its sigma and codes are fixed here, before any query is seen."""
-        config, source = self.config, self.source.fork("enrol")
-        as_code = config.reference_mode == "code"
-        size = consensus_draws(self.hash, config.bank_size) if as_code else config.bank_size
-        sigmas = config.sigma_grid if config.sigma == "auto" else (config.sigma,)
-        plain = self.plain_code(image)
-        if config.reference_mode == "paired" and len(sigmas) == 1:
-            return Reference(image.name, sigmas[0], plain, plain, pixels=image.pixels)
-        sigma, bank = choose_sigma(
-            self.sampler, image.pixels, sigmas, size, config.reference_mode, config.n, config.alpha, source
-        )
-        if config.reference_mode == "paired":
-            return Reference(image.name, sigma, plain, plain, pixels=image.pixels)
-        return Reference(
-            image.name, sigma, plain, majority(bank), bank=bank if config.reference_mode == "bank" else None
-        )
+    @cached_property
+    def terms(self) -> dict[str, Any]:
+        """What a reference must have been enrolled under to be matched here."""
+        return enrolment_terms(self.plain_hash, self.config)
 
-    def for_known_queries(self, reference: Reference) -> Reference:
+    def enroll(self, pixels: torch.Tensor) -> MemberReference:
+        """Prepare a reference image; its sigma and codes are fixed here, before any query is seen."""
+        config = self.config
+        pixels = pixels.detach().cpu().float().clone()  # what the caller does with the image later changes nothing
+        source = enrolment_source(self.terms, pixels)
+        plain = self.plain_hash.code(pixels)
+        if config.reference_mode == "paired" and len(config.sigmas) == 1:
+            return MemberReference(self.terms, float(config.sigmas[0]), plain, plain, pixels=pixels)
+        size = enrolment_draws(self.plain_hash, config)
+        sigma, bank = choose_sigma(self.sampler, pixels, config.sigmas, size, config.reference_mode, source)
+        if config.reference_mode == "paired":
+            return MemberReference(self.terms, float(sigma), plain, plain, pixels=pixels)
+        kept = bank if config.reference_mode == "bank" else None
+        return MemberReference(self.terms, float(sigma), plain, majority(bank), bank=kept)
+
+    def enroll_code(self, code: torch.Tensor) -> MemberReference:
+        """A bare code from an external hash list: no image is needed."""
+        if self.hash.rule == "native":
+            raise InputError(f"the native rule of {self.hash.name} does not compare bits: it needs a reference image")
+        if self.config.reference_mode != "code":
+            raise InputError(f"reference mode {self.config.reference_mode} needs a reference image, not a bare code")
+        if self.config.sigma == "auto":
+            raise InputError("sigma auto needs a reference image; with a bare code give sigma as a number")
+        if code.shape != (self.hash.bits,) or code.dtype != torch.bool:
+            raise InputError(f"code of {code.numel()} values, hash {self.hash.name} has {self.hash.bits} bits")
+        return MemberReference(self.terms, float(self.config.sigma), code, code, is_bare=True)
+
+    def for_known_queries(self, reference: MemberReference, noise: GaussianSource) -> MemberReference:
         """The same reference for a set of queries that are known already: under paired noise all meet the same codes.
 
         Each of these is hashed once instead of once for every query. Each certificate is as valid as with codes of its
@@ -133,118 +113,116 @@ class SmoothedMatcher:
         if reference.pixels is None:
             return reference
         draws = self.config.n0 + self.config.n
-        codes = self.sampler.codes(reference.pixels, reference.sigma, draws, self.source.fork("paired"))
+        codes = self.sampler.codes(reference.pixels, reference.sigma, draws, noise.fork("paired"))
         return replace(reference, drawn=DrawnCodes(codes, draws))
-
-    def enroll_code(self, code: torch.Tensor, name: str = "code") -> Reference:
-        """A bare code from an external hash list: no image is needed."""
-        if self.hash.rule == "native":
-            raise InputError(f"the native rule of {self.hash.name} does not compare bits: it needs a reference image")
-        if self.config.reference_mode != "code":
-            raise InputError(f"reference mode {self.config.reference_mode} needs a reference image, not a bare code")
-        if self.config.sigma == "auto":
-            raise InputError("sigma auto needs a reference image; with a bare code give sigma as a number")
-        if code.shape != (self.hash.bits,):
-            raise InputError(f"code of {code.numel()} bits, hash {self.hash.name} has {self.hash.bits}")
-        return Reference(name, self.config.sigma, code, code)
-
-    def plain_code(self, image: CanonicalImage) -> torch.Tensor:
-        """What the hash says without any shield."""
-        return self.plain_hash.code(image.pixels)
-
-    def _distance(self, code: torch.Tensor, other: torch.Tensor) -> float:
-        if self.hash.rule == "hamming":
-            return bit_error_rate(code, other)
-        return float(self.hash.distances(code, other))
 
     # -- queries -----------------------------------------------------------------------------------
 
-    def match(self, reference: Reference, query: CanonicalImage) -> MatchResult:
-        """Decide and certify one pair, with fresh noise."""
+    def match(self, reference: MemberReference, pixels: torch.Tensor, noise: GaussianSource) -> MemberResult:
+        """Decide and certify one query, on noise that was never used before."""
         started = time.perf_counter()
-        certify = self._fixed if self.config.target_radius is None else self._sequential
-        certificate = certify(reference, query.pixels, self.source.fork("match"))
-        norm = query.upload_norm
-        return MatchResult(
-            reference=reference.name,
-            query=query.name,
+        found = self.certify(reference, pixels, noise)
+        plain = self.plain_hash.code(pixels)
+        by_bits = self.hash.rule == "hamming"
+        return MemberResult(
             hash=self.hash.name,
             hash_version=self.hash.version,
-            decision=certificate.decision,
+            decision=found.decision,
+            method="votes",
             rule=self.hash.rule,
-            distance=self._distance(reference.plain, self.plain_code(query)),
-            threshold=self.hash.threshold if self.hash.rule == "hamming" else self.hash.boundary,
-            votes=certificate.votes,
-            draws=certificate.draws,
-            p_lower=certificate.p_lower,
-            radius=certificate.radius,
-            radius_space=RADIUS_SPACE,
-            radius_upload=None if norm is None else certificate.radius / norm,
-            sigma=reference.sigma,
+            distance=bit_error_rate(reference.plain, plain)
+            if by_bits
+            else float(self.hash.distances(reference.plain, plain)),
+            threshold=self.hash.threshold if by_bits else self.hash.boundary,
+            votes=found.votes,
+            draws=found.draws,
+            p_lower=found.p_lower,
+            radius=found.radius,
+            radius_detected=self._detected(found, reference.sigma),
             alpha=self.config.alpha,
+            sigma=reference.sigma,
             noise=self.config.noise,
             lowpass=self.hash.lowpass,
             reference_mode=reference.mode,
-            target_radius=self.config.target_radius,
             engine=self.engine.name,
             seconds=time.perf_counter() - started,
         )
 
+    def certify(self, reference: MemberReference, pixels: torch.Tensor, noise: GaussianSource) -> Certificate:
+        """What the votes prove; nothing but the decision where their noise certifies nothing."""
+        certify = self._fixed if self.config.target_radius is None else self._sequential
+        found = certify(reference, pixels, noise)
+        return found if self.config.certifies else replace(found, p_lower=0.0, radius=0.0)
+
     def votes(
         self,
-        reference: Reference,
+        reference: MemberReference,
         pixels: torch.Tensor,
         draws: int,
-        source: GaussianSource,
+        noise: GaussianSource,
         batch: int | None = None,
     ) -> Generator[torch.Tensor, None, None]:
         """Batches of i.i.d. votes (bool), one per query draw."""
-        queries = self.sampler.codes(pixels, reference.sigma, draws, source.fork("query"), batch=batch)
-        for codes, references in reference.pair(queries, draws, self.sampler, source, batch=batch):
+        queries = self.sampler.codes(pixels, reference.sigma, draws, noise.fork("query"), batch=batch)
+        for codes, references in reference.pair(queries, draws, self.sampler, noise, batch=batch):
             yield self.hash.matches(codes, references)
 
-    def count(self, reference: Reference, pixels: torch.Tensor, draws: int, source: GaussianSource) -> int:
+    def count(self, reference: MemberReference, pixels: torch.Tensor, draws: int, noise: GaussianSource) -> int:
         """How many of ``draws`` fresh votes are for a match."""
-        return sum(int(votes.sum()) for votes in self.votes(reference, pixels, draws, source))
+        return sum(int(votes.sum()) for votes in self.votes(reference, pixels, draws, noise))
 
-    def _fixed(self, reference: Reference, pixels: torch.Tensor, source: GaussianSource) -> Certificate:
+    def _fixed(self, reference: MemberReference, pixels: torch.Tensor, noise: GaussianSource) -> Certificate:
         """Algorithm 2: N0 draws select the class, N independent ones certify it."""
         config = self.config
         selecting, certifying = reference.split(config.n0)
-        selection = self.count(selecting, pixels, config.n0, source.fork("select"))
+        selection = self.count(selecting, pixels, config.n0, noise.fork("select"))
         matched = 2 * selection > config.n0
-        matches = self.count(certifying, pixels, config.n, source.fork("certify"))
+        matches = self.count(certifying, pixels, config.n, noise.fork("certify"))
         votes = matches if matched else config.n - matches
         return fixed_certificate(
             matched=matched, votes=votes, draws=config.n, alpha=config.alpha, sigma=reference.sigma
         )
 
-    def _sequential(self, reference: Reference, pixels: torch.Tensor, source: GaussianSource) -> Certificate:
-        """Draw until the target radius is proven for a class, or hopeless for both."""
+    def _sequential(self, reference: MemberReference, pixels: torch.Tensor, noise: GaussianSource) -> Certificate:
+        """Draw until the target radius is proven, or out of reach and the decision proven."""
         config = self.config
         assert config.target_radius is not None
-        test = TargetRadiusTest(config.target_radius, reference.sigma, config.alpha)
-        if not test.reachable(config.n):  # a faint reference whose own sigma is too small for this target
-            return Certificate(Decision.ABSTAIN, 0, 0, 0.0, 0.0)
-        matches = draws = 0
-        batches = self.votes(reference, pixels, config.n, source, batch=SEQUENTIAL_BATCH)
-        for votes in batches:
-            matches += int(votes.sum())
-            draws += len(votes)
-            certificate = test.evaluate(matches, draws, config.n)
-            if certificate is not None:
+        test = TargetRadiusTest(config.target_radius, reference.sigma, config.alpha, config.n)
+        batches = self.votes(reference, pixels, config.n, noise, batch=SEQUENTIAL_BATCH)
+        waiting, matches, before = torch.empty(0, dtype=torch.bool), 0, 0
+        for draws in looks(config.n):
+            while len(waiting) < draws - before:
+                waiting = torch.cat([waiting, next(batches)])
+            matches += int(waiting[: draws - before].sum())
+            waiting, before = waiting[draws - before :], draws
+            found = test.look(matches, draws)
+            if found is not None:
                 batches.close()
-                return certificate
+                return found
         raise AssertionError("the test always ends at its limit")
+
+    def _detected(self, found: Certificate, sigma: float) -> float:
+        """Within which l2 the same answer is still given."""
+        if found.radius <= 0:
+            return 0.0
+        config, or_abstain = self.config, self.abstain_as is found.decision
+        if config.target_radius is None:
+            matched = found.decision is Decision.MATCH
+            least = least_for_fixed(
+                config.n0, config.n, config.alpha, self.missed, matched=matched, or_abstain=or_abstain
+            )
+        else:
+            least = least_for_sequential(config.n, config.alpha, self.missed, or_abstain=or_abstain)
+        return min(found.radius, detected_radius(found.p_lower, least, sigma))
 
     def _check_target(self) -> None:
         config = self.config
         if config.target_radius is None:
             return
-        sigma = max(config.sigma_grid) if config.sigma == "auto" else config.sigma
-        test = TargetRadiusTest(config.target_radius, sigma, config.alpha)
-        if not test.reachable(config.n):
+        sigma = max(config.sigmas)
+        if not TargetRadiusTest(config.target_radius, sigma, config.alpha, config.n).reachable:
             raise InputError(
                 f"target radius {config.target_radius:g} cannot be proven with sigma {sigma:g}, alpha {config.alpha:g} "
-                f"and at most {config.n} draws; the largest is {test.largest_reachable(config.n):.4g}: raise n or sigma"
+                f"and at most {config.n} draws; the largest is {largest_reachable(sigma, config.alpha, config.n):.4g}: "
+                "raise n or sigma"
             )

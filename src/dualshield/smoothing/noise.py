@@ -11,9 +11,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
+import os
 import secrets
 from functools import lru_cache
 from itertools import product
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +26,7 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from dualshield.errors import InputError
 
+Origin = Literal["secret", "seeded"]
 Words = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
 _f32 = np.float32
@@ -39,24 +42,38 @@ def _zeros(count: int) -> bytes:
 
 
 class GaussianSource:
-    """A stream of independent standard normals; ``fork`` gives streams that never overlap."""
+    """A stream of independent standard normals; ``fork`` gives streams that never overlap.
 
-    def __init__(self, key: bytes) -> None:
+    ``origin`` says whether anybody else can know the numbers: a ``secret`` key comes from the operating system, a
+    ``seeded`` one from something that others may know. A secret stream that finds itself in a forked process takes a
+    new key there, so that parent and children never draw the same numbers.
+    """
+
+    def __init__(self, key: bytes, origin: Origin = "seeded") -> None:
+        self.origin: Origin = origin
+        self._start(key)
+
+    def _start(self, key: bytes) -> None:
+        self._process = os.getpid()
         self._key = key
         self._forks = 0
         # One key encrypts one stream only (forks derive keys of their own), so a zero counter is safe.
         self._stream = Cipher(AES(hashlib.sha256(b"stream" + key).digest()), CTR(bytes(16))).encryptor()
 
+    def _stay_fresh(self) -> None:
+        if self.origin == "secret" and self._process != os.getpid():
+            self._start(secrets.token_bytes(32))
+
     @classmethod
     def secret(cls) -> GaussianSource:
         """For production: a fresh key nobody knows."""
-        return cls(secrets.token_bytes(32))
+        return cls(secrets.token_bytes(32), "secret")
 
     @classmethod
     def from_seed(cls, seed: int) -> GaussianSource:
         """For reproducible experiments only: an attacker who knows the seed knows the noise."""
-        if seed < 0:
-            raise InputError(f"seed {seed} is negative")
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise InputError(f"seed {seed!r} is not a whole number of at least 0")
         return cls(hashlib.sha256(f"dualshield seed {seed}".encode()).digest())
 
     @classmethod
@@ -72,12 +89,20 @@ class GaussianSource:
         """``from_seed`` where a seed is given, else ``secret``."""
         return cls.secret() if seed is None else cls.from_seed(seed)
 
+    def __repr__(self) -> str:
+        return f"<GaussianSource {self.origin}>"
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        raise TypeError("a noise stream cannot be copied: two copies would draw the same numbers")
+
     def fork(self, label: str) -> GaussianSource:
         """A new independent stream; never the same one twice, even under the same label."""
+        self._stay_fresh()
         self._forks += 1
-        return GaussianSource(hmac.digest(self._key, f"{self._forks}:{label}".encode(), "sha256"))
+        return GaussianSource(hmac.digest(self._key, f"{self._forks}:{label}".encode(), "sha256"), self.origin)
 
     def _words(self, count: int) -> Words:
+        self._stay_fresh()
         return np.frombuffer(self._stream.update(_zeros(4 * count)), dtype=np.int32)
 
     def _normal(self, size: int) -> Floats:

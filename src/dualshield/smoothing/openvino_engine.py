@@ -46,7 +46,7 @@ class OpenVinoEngine:
         if (cached is None or not self._compile(runtime, cached, hash_)) and not self._compile(
             runtime, _convert(ov, hash_, file, batch_size), hash_
         ):
-            raise InputError(f"hash {hash_.name}: OpenVINO does not reproduce it; use --engine torch")
+            raise InputError(f"hash {hash_.name}: OpenVINO does not reproduce it; use engine torch")
 
     def _compile(self, runtime: Any, model: Any, hash_: PerceptualHash) -> bool:
         """Compile all that follows what it reads; whether the result computes what torch computes."""
@@ -104,7 +104,7 @@ def openvino_runtime() -> Any:
     except ImportError as error:
         raise MissingDependencyError(
             f"engine openvino: the package openvino cannot be imported ({error}); "
-            "run: pip install openvino, or use --engine torch"
+            "run: pip install openvino, or use engine torch"
         ) from error
     return openvino
 
@@ -154,7 +154,7 @@ def _convert(ov: Any, hash_: PerceptualHash, file: Path, batch_size: int) -> Any
             model = ov.convert_model(network, example_input=torch.zeros(shape), input=[shape])
         except Exception as error:
             reason = str(error).strip().splitlines()[-1].strip(" -")[:200]
-            raise InputError(f"hash {hash_.name}: OpenVINO cannot convert it ({reason}); use --engine torch") from error
+            raise InputError(f"hash {hash_.name}: OpenVINO cannot convert it ({reason}); use engine torch") from error
     keep(ov, model, file)
     return model
 

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from dualshield.errors import InputError
-from dualshield.files import write_atomically
+from dualshield.files import read_limited, write_atomically
 from dualshield.hashes.contract import PerceptualHash
 from dualshield.hashes.registry import CARD_SUFFIXES
 from dualshield.smoothing.config import MatcherConfig
 
 PROFILE_SUFFIX = ".profile.json"
-# Without a calibration: small enough that no sensible hash collapses.
-UNCALIBRATED_SIGMA = 0.1
+MAX_BYTES = 16 * 2**20
 VARIANT_TOLERANCE = 0.01
 # Mean radii closer than this are equal, as far as a calibration can tell.
 AS_WIDE = 0.99
@@ -77,13 +76,17 @@ class Profile:
     external_sigma: float
     unprotected: Rates
     grid: tuple[GridPoint, ...]
-    measured: dict[str, Any] = field(default_factory=dict)  # images, draws, alpha, seed, date, command, engine
+    measured: dict[str, Any] = field(default_factory=dict)  # images, draws, alpha, seed, date
+
+    def __repr__(self) -> str:
+        lowpass = "" if self.lowpass is None else f", low-pass {self.lowpass}"
+        return f"<Profile of {self.hash} {self.hash_version}: sigma up to {self.sigma:g}{lowpass}>"
 
     def _points(self) -> list[GridPoint]:
         return [point for point in self.grid if point.lowpass == self.lowpass]
 
     def config(self) -> MatcherConfig:
-        """The default matcher: linear noise, mode code, each reference's sigma up to the profile's."""
+        """The default configuration: linear noise, mode code, each reference's sigma up to the profile's."""
         return self._config(next(point for point in self._points() if point.sigma == self.sigma))
 
     @property
@@ -91,8 +94,25 @@ class Profile:
         """The fraction of unrelated pairs that matched with the default configuration."""
         return next(p.consensus.collisions for p in self._points() if p.sigma == self.sigma)
 
+    def false_matches_of(self, config: MatcherConfig) -> float | None:
+        """The same for any configuration that was measured; None for one that was not."""
+        widest = self.widest_config()
+        external = {(p.lowpass, p.sigma): p.external.collisions for p in self.grid}
+        measured = (
+            (self.config(), self.false_matches),
+            (widest, next(p.consensus.collisions for p in self._points() if p.sigma == max(widest.sigmas))),
+            (self.external_config(), external.get((self.external_lowpass, self.external_sigma))),
+        )
+        asked: dict[str, Any] = {
+            "n0": config.n0,
+            "n": config.n,
+            "alpha": config.alpha,
+            "target_radius": config.target_radius,
+        }
+        return next((rate for candidate, rate in measured if replace(candidate, **asked) == config), None)
+
     def widest_config(self) -> MatcherConfig:
-        """``--sigma auto``: each reference's sigma up to the largest that costs no collisions.
+        """Of sigma "auto": each reference's sigma up to the largest that costs no collisions.
 
         Ordinary photos gain nothing from the top of that range, hardened ones do.
         """
@@ -134,10 +154,11 @@ class Profile:
     @staticmethod
     def load(file: Path) -> Profile:
         """Read a profile written by ``save``."""
+        data = read_limited(file, MAX_BYTES)
         try:
-            return Profile.parse(file.read_text(encoding="utf-8"), str(file))
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot read the profile {file}: {error}") from error
+            return Profile.parse(data.decode(), str(file))
+        except UnicodeDecodeError as error:
+            raise InputError(f"{file} is not a DualShield profile: it is not text") from error
 
     @staticmethod
     def parse(text: str, name: str) -> Profile:
@@ -188,12 +209,6 @@ def find_profile(spec: str) -> Profile | None:
         return Profile.load(file) if file.exists() else None
     shipped = resources.files("dualshield") / "profiles" / f"{spec}.json"
     return Profile.parse(shipped.read_text(encoding="utf-8"), shipped.name) if shipped.is_file() else None
-
-
-def default_config(spec: str, profile: Profile | None = None) -> MatcherConfig:
-    """The matcher to deploy for a hash: from its profile, or a cautious one where it was never calibrated."""
-    profile = profile or find_profile(spec)
-    return profile.config() if profile else MatcherConfig(sigma=UNCALIBRATED_SIGMA)
 
 
 def choose(hash_: PerceptualHash, unprotected: Rates, grid: Sequence[GridPoint], measured: dict[str, Any]) -> Profile:

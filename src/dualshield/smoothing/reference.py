@@ -12,9 +12,12 @@ Codes are bits, or the values of a hash's native rule.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 
@@ -50,15 +53,16 @@ class DrawnCodes:
 
 
 @dataclass(frozen=True, eq=False)
-class Reference:
-    """An enrolled reference: its sigma, its plain hash, and what its votes are drawn from."""
+class MemberReference:
+    """What one member of a deployment keeps of a reference: its sigma, and what its votes are drawn from."""
 
-    name: str
+    terms: dict[str, Any]  # the hash and configuration it was enrolled under (`enrolment.enrolment_terms`)
     sigma: float
     plain: torch.Tensor  # the unprotected hash, shown as the distance, never voted with
     code: torch.Tensor  # what mode `code` votes with
     bank: torch.Tensor | None = None  # K codes
     pixels: torch.Tensor | None = None  # canonical, only where votes need the image itself
+    is_bare: bool = False  # a code from a list, not enrolled from an image
     drawn: DrawnCodes | None = None  # for coming votes, where several queries shall meet the same
     first: int = 0  # of these
 
@@ -96,9 +100,56 @@ class Reference:
             else:
                 yield codes, self.bank[entries.integers(len(codes), len(self.bank))]
 
-    def split(self, first: int) -> tuple[Reference, Reference]:
+    def split(self, first: int) -> tuple[MemberReference, MemberReference]:
         """For the votes that choose, ``first`` of them, and those that certify: they share no code drawn before."""
         return self, self if self.drawn is None else replace(self, first=self.first + first)
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """An enrolled reference, as each member of the deployment keeps it.
+
+    Its ``fingerprint`` tells it from every other: sigma, codes, and the hash and configuration they were made under.
+    The name is a label and not part of it. ``save`` writes one small file that ``load`` reads again; a deployment of
+    another hash or configuration refuses it.
+    """
+
+    name: str
+    members: tuple[MemberReference, ...]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A sha256 in hex over everything but the name."""
+        from dualshield.smoothing.kept import fingerprint_of
+
+        return fingerprint_of(self.members)
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it came from a bare code: profiles have other parameters for these."""
+        return all(member.is_bare for member in self.members)
+
+    @property
+    def sigma(self) -> float:
+        """The noise of its votes; of several members the largest."""
+        return max(member.sigma for member in self.members)
+
+    def __repr__(self) -> str:
+        hashes = "+".join(str(member.terms["hash"]["name"]) for member in self.members)
+        return f"<Reference {self.name}, {hashes}, sigma {self.sigma:g}, {self.fingerprint[:12]}>"
+
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Write it to a file, by custom one that ends in .dsref; an old file is replaced as a whole or not at all."""
+        from dualshield.smoothing.kept import save_reference
+
+        save_reference(self, Path(file))
+
+    @staticmethod
+    def load(file: str | os.PathLike[str]) -> Reference:
+        """Read what ``save`` wrote. Nothing in the file is executed, and everything in it is checked."""
+        from dualshield.smoothing.kept import load_reference
+
+        return load_reference(Path(file))
 
 
 def majority(bank: torch.Tensor) -> torch.Tensor:

@@ -42,17 +42,23 @@ class Sampler:
         source: GaussianSource,
         *,
         batch: int | None = None,
+        block: int | None = None,
     ) -> Iterator[torch.Tensor]:
-        """Batches of codes ``(b, ...)``, ``draws`` in all; the consumer may stop at any time."""
-        for margins in self.engine.run(self._batches(pixels, sigma, draws, source, batch)):
+        """Batches of codes ``(b, ...)``, ``draws`` in all; the consumer may stop at any time.
+
+        ``batch`` is the most at once. With ``block`` noise is made for so many draws at a time, whatever the engine
+        takes at once, and the same source gives the same draws everywhere.
+        """
+        noisy = self._noisy(pixels, sigma, draws, source, block or min(batch or draws, self.engine.batch_size))
+        most = self.engine.batch_size
+        for margins in self.engine.run(part for piece in noisy for part in torch.split(piece, most)):
             yield self.hash.encode(margins).cpu()
 
     @torch.inference_mode()
-    def _batches(
-        self, pixels: torch.Tensor, sigma: float, draws: int, source: GaussianSource, batch: int | None
+    def _noisy(
+        self, pixels: torch.Tensor, sigma: float, draws: int, source: GaussianSource, size: int
     ) -> Iterator[torch.Tensor]:
         pixels = pixels.to(self.device)
-        size = min(batch or self.engine.batch_size, self.engine.batch_size)
         if self.noise == "clipped":
             size = min(size, CLIPPED_BATCH)
         front_end = self.hash.front_end

@@ -1,13 +1,16 @@
-"""A transformation of canonical images (3, 512, 512) in [0,1]: a family at a level, clipped to [0,1]."""
+"""A transformation of images in [0,1], canonical ones as a rule: a family at a level, clipped to [0,1]."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import overload
 
 import torch
 
 from dualshield.errors import InputError
+from dualshield.images.accept import ImageLike, NotTensor, as_image
+from dualshield.images.canonical import CanonicalImage
 from dualshield.transforms import extras, paper
 
 FAMILIES = {**paper.FAMILIES, **extras.FAMILIES}
@@ -34,10 +37,23 @@ class Transform:
     def name(self) -> str:
         return f"{self.family}-{self.level:.12g}"
 
-    def __call__(self, pixels: torch.Tensor, *, seed: int = 0) -> torch.Tensor:
-        if pixels.ndim != 3 or pixels.shape[0] != 3 or not pixels.is_floating_point():
-            found = f"{pixels.dtype} {tuple(pixels.shape)}"
-            raise InputError(f"{self.name} got {found}; give one float image (3, height, width)")
+    @overload
+    def __call__(self, image: torch.Tensor, *, seed: int = 0) -> torch.Tensor: ...
+
+    @overload
+    def __call__(self, image: NotTensor, *, seed: int = 0) -> CanonicalImage: ...
+
+    def __call__(self, image: ImageLike, *, seed: int = 0) -> torch.Tensor | CanonicalImage:
+        """A float tensor (3, height, width) gives one of the same size; anything else is made canonical first.
+
+        Tensors of other kinds (uint8, grey, with alpha) are among the latter, which types cannot tell.
+        """
+        if isinstance(image, torch.Tensor) and image.ndim == 3 and image.shape[0] == 3 and image.is_floating_point():
+            return self._apply(image, seed)
+        canonical = as_image(image)
+        return CanonicalImage(self._apply(canonical.pixels, seed), f"{canonical.name} {self.name}")
+
+    def _apply(self, pixels: torch.Tensor, seed: int) -> torch.Tensor:
         return FAMILIES[self.family].apply(pixels, self.level, seed).clamp(0, 1)
 
 

@@ -11,11 +11,15 @@ bound by at most ``n u |row| (|W| D)``, with D the largest deviations of the lay
 off adds the same with u of float64 and the centre's own magnitudes. Along a pass these are added up, with twice the u,
 and the bound is moved outwards by the total. Passes are made in float32 first, and in float64 for the neurons where
 that total matters. The result holds for the network in real arithmetic, with its weights as stored.
+
+The centre of the region is itself computed, and may be off by the region's blur. The true input is within radius and
+blur of what was computed, and that is where the intervals begin.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -39,10 +43,9 @@ class Bounds:
     def __init__(self, program: Program, region: Region) -> None:
         self.program, self.region = program, region
         self.centres = program.values(region.centre)
-        reach = region.radius * region.reach
-        self.deviations = [Interval(-reach, reach)]
+        self.deviations = [Interval(-region.extent, region.extent)]
         # What a pass through a node loses to rounding in each precision, per unit of coefficient.
-        self.losses = [self._loss(region.blur + region.terms * EXACT * reach, region.terms * reach)]
+        self.losses = [self._loss(region.doubt, region.terms * region.extent)]
         self.relaxations: dict[int, Relaxation] = {}
 
     def interval(self, index: int) -> Interval:
@@ -62,7 +65,7 @@ class Bounds:
         index = len(self.deviations)
         deviation = self._forward(index, self.program.nodes[index])
         lossy = torch.ones_like(deviation.low, dtype=torch.bool)
-        for dtype in (torch.float32, torch.float64) if refine else ():
+        for dtype in _precisions() if refine else ():
             open_ = self._undecided(index, deviation) & lossy
             deviation, lossy = self._refined(index, deviation, open_, dtype)
         self.deviations.append(deviation)
@@ -88,7 +91,7 @@ class Bounds:
         sizes = [self.centres[source].abs() + self.deviations[source].magnitude for source in node.sources]
         if node.conv is not None:
             conv = node.conv
-            exact = conv.terms * EXACT * (conv.spread(sizes[0]) + conv.bias.abs()[:, None, None])
+            exact = conv.terms * EXACT * (conv.spread(sizes[0]) + conv.bias_size[:, None, None])
             self.losses.append(self._loss(exact, conv.terms * conv.spread(given[0].magnitude)))
             middle = conv.linear((given[0].high + given[0].low) / 2)
             half = conv.spread((given[0].high - given[0].low) / 2) + exact
@@ -195,10 +198,19 @@ class Bounds:
             waiting[source] = waiting[source] + patch if source in waiting else patch
 
 
+def _precisions() -> tuple[torch.dtype, ...]:
+    """Those of the passes, in order; float32 is left out where torch was told to compute it with fewer bits."""
+    library: Any = torch.backends.mkldnn
+    whole = {library.matmul.fp32_precision, library.conv.fp32_precision} <= {"none", "ieee"}
+    return (torch.float32, torch.float64) if whole else (torch.float64,)
+
+
 def bound(program: Program, region: Region, *, refine: bool = True) -> Bounds:
     """Bounds of every node over the region; without ``refine`` by interval arithmetic alone."""
-    bounds = Bounds(program, region)
-    for index in range(1, len(program.nodes)):
-        needed = index == program.last or program.nodes[index + 1].is_relu
-        bounds.extend(refine=refine and needed)
+    # Under autocast passes in float32 would be made in bfloat16.
+    with torch.autocast("cpu", enabled=False):
+        bounds = Bounds(program, region)
+        for index in range(1, len(program.nodes)):
+            needed = index == program.last or program.nodes[index + 1].is_relu
+            bounds.extend(refine=refine and needed)
     return bounds

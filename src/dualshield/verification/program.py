@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from dualshield.errors import InputError
-from dualshield.hashes.c_pdna import Block, CPdnaNet, rounded
+from dualshield.hashes.c_pdna import Block, CPdnaNet, Thermometer, rounded
 from dualshield.hashes.c_pdq import MIDDLE, CPdqNet
 from dualshield.verification.patch import Patch
 
@@ -31,6 +31,7 @@ class Conv:
     stride: int
     padding: int
     inside: Shape
+    bias_size: torch.Tensor  # the absolute values that the bias was computed from, summed: how far it may be rounded
 
     @property
     def outside(self) -> Shape:
@@ -136,28 +137,40 @@ class Program:
 def _affine(layer: nn.Module, norm: nn.BatchNorm2d | None, inside: Shape) -> Conv:
     if isinstance(layer, nn.Linear):
         weight = layer.weight.detach().double().view(layer.out_features, *inside)
-        return Conv(weight, layer.bias.detach().double(), 1, 0, inside)
-    if not isinstance(layer, nn.Conv2d) or isinstance(layer.padding, str) or layer.groups != 1:
+        bias = layer.bias.detach().double()
+        return Conv(weight, bias, 1, 0, inside, bias.abs())
+    if not isinstance(layer, nn.Conv2d) or not _is_plain(layer):
         raise InputError(f"the verifier does not know the layer {layer}")
     weight = layer.weight.detach().double()
     bias = weight.new_zeros(len(weight)) if layer.bias is None else layer.bias.detach().double()
+    size = bias.abs()
     if norm is not None:
         assert norm.running_mean is not None
         assert norm.running_var is not None
         scale = norm.weight.detach().double() / (norm.running_var.double() + norm.eps).sqrt()
         weight = weight * scale[:, None, None, None]
-        bias = (bias - norm.running_mean.double()) * scale + norm.bias.detach().double()
-    return Conv(weight, bias, layer.stride[0], layer.padding[0], inside)
+        mean, shift = norm.running_mean.double(), norm.bias.detach().double()
+        bias, size = (bias - mean) * scale + shift, (size + mean.abs()) * scale.abs() + shift.abs()
+    return Conv(weight, bias, layer.stride[0], int(layer.padding[0]), inside, size)
+
+
+def _is_plain(layer: nn.Conv2d) -> bool:
+    """Whether one stride, one padding by zeros and its kernel say all about a convolution."""
+    same = layer.stride[0] == layer.stride[1] and layer.padding[0] == layer.padding[1]
+    named = isinstance(layer.padding, str) or layer.padding_mode != "zeros"
+    return same and not named and layer.groups == 1 and layer.dilation == (1, 1)
 
 
 def program_of(network: nn.Module, inside: Shape) -> Program:
     """The program of a network whose layers the verifier knows: C-PDQ's or C-PDNA's."""
     if isinstance(network, CPdqNet):
         return _c_pdq(network, inside)
-    if isinstance(network, nn.Sequential) and isinstance(network[0], CPdnaNet):
+    if isinstance(network, nn.Sequential) and [type(layer) for layer in network] == [CPdnaNet, Thermometer]:
+        assert isinstance(network[0], CPdnaNet)
         return _c_pdna(network[0], inside)
     raise InputError(
-        "only c-pdq and c-pdna can be verified; for other hashes use dualshield match, which certifies any"
+        "only c-pdq and c-pdna can be verified; for other hashes there is smoothing (dualshield match), which "
+        "certifies any"
     )
 
 

@@ -27,9 +27,9 @@ Space = Literal["canonical", "input"]
 class Region:
     """All inputs within ``radius`` of ``centre``.
 
-    With factors (of rows, columns and colours: U S of each, where U S V^T is that factor of the front end) it is the
+    With factors (of rows, columns and colours: L of each, where L Q^T is that factor of the front end) it is the
     image of a canonical l2 ball. ``reach`` is how far each single input can move at radius 1, ``blur`` how far off the
-    computed centre may be.
+    computed centre may be, and ``slack`` how far off a row of the factors, as a part of its length.
     """
 
     centre: torch.Tensor
@@ -38,23 +38,35 @@ class Region:
     blur: torch.Tensor
     factors: tuple[torch.Tensor, ...] | None = None
     radius: float = 0.0
+    slack: float = 0.0
 
     def at(self, radius: float) -> Region:
         """The same region with another radius."""
         return replace(self, radius=radius)
 
+    @property
+    def extent(self) -> torch.Tensor:
+        """How far each single input may lie from the computed centre."""
+        return (self.radius * self.reach + self.blur) * (1 + 4 * EXACT)
+
     def deviation(self, rows: Patch) -> torch.Tensor:
-        """The most that each row of coefficients can gain over the centre: ``(rows,)``, in float64."""
+        """The most that each row of coefficients can gain over the true centre: ``(rows,)``, in float64."""
         values = rows.values
         if self.norm == "linf":
-            return self.radius * rows.with_values(values.abs()).dot(self.reach)
+            gain = rows.with_values(values.abs()).dot(self.reach)
+            return self.radius * gain * _upwards(values[0].numel())
         if self.factors is not None:
             tall, wide, colour = (factor.to(values.dtype) for factor in self.factors)
             tall = tall[rows.top : rows.top + values.shape[2]]
             wide = wide[rows.left : rows.left + values.shape[3]]
             values = tall.T @ torch.einsum("ck,rchw->rkhw", colour, values) @ wide
         length: torch.Tensor = torch.linalg.vector_norm(values, dim=(1, 2, 3), dtype=torch.float64)
-        return self.radius * length
+        return self.radius * length * _upwards(values[0].numel())
+
+    @property
+    def doubt(self) -> torch.Tensor:
+        """What ``deviation`` may lack of the way from the computed centre, per unit of coefficient in float64."""
+        return self.blur + (self.terms * EXACT + self.slack) * self.extent
 
     @property
     def terms(self) -> int:
@@ -77,10 +89,11 @@ def region_of(front_end: FrontEnd, pixels: torch.Tensor, norm: str, space: str) 
     if space == "input":
         return Region(centre, kind, torch.ones_like(centre), blur)
     tall, wide, mixed = (torch.from_numpy(np.linalg.norm(f, 2 if kind == "l2" else 1, axis=1)) for f in factors)
-    reach = mixed[:, None, None] * tall[:, None] * wide
+    reach = mixed[:, None, None] * tall[:, None] * wide * _upwards(sum(factor.shape[1] for factor in factors))
     if kind == "linf":
         return Region(centre, kind, reach, blur)
-    return Region(centre, kind, reach, blur, tuple(torch.from_numpy(_without_rotation(factor)) for factor in factors))
+    kept = tuple(torch.from_numpy(_without_rotation(factor)) for factor in factors)
+    return Region(centre, kind, reach, blur, kept, slack=2 * EXACT * sum(factor.size for factor in factors))
 
 
 def _apply(image: Matrix, rows: Matrix, cols: Matrix, colour: Matrix) -> Matrix:
@@ -88,8 +101,16 @@ def _apply(image: Matrix, rows: Matrix, cols: Matrix, colour: Matrix) -> Matrix:
     return mixed
 
 
+def _upwards(terms: int) -> float:
+    """What lifts a computed sum of so many numbers that are not negative above the true one."""
+    return 1 + terms * EXACT
+
+
 def _without_rotation(factor: Matrix) -> Matrix:
-    """``U S`` of the factor: what is left of it for the length of ``a U S V^T``."""
-    left, singular, _ = np.linalg.svd(factor, full_matrices=False)
-    scaled: Matrix = left * singular
-    return scaled
+    """``L`` of the factor: what is left of it for the length of ``a L Q^T``.
+
+    By Householder's QR, which keeps each row to a part of its own length: about the number of entries times the
+    rounding (Higham, 19.4). A singular value decomposition is true only to the length of the largest.
+    """
+    upper: Matrix = np.asarray(np.linalg.qr(factor.T, mode="r"))
+    return np.ascontiguousarray(upper.T)

@@ -21,7 +21,8 @@ import torch
 
 from dualshield.errors import InputError
 from dualshield.hashes.contract import PerceptualHash
-from dualshield.images.canonical import RADIUS_SPACE, CanonicalImage
+from dualshield.images import RADIUS_SPACE, ImageLike, as_image
+from dualshield.smoothing.deploy import HashLike, as_hash
 from dualshield.verification.bounds import bound
 from dualshield.verification.program import Program, program_of
 from dualshield.verification.region import Region, region_of
@@ -49,7 +50,7 @@ class Verification:
     radius_upload: float | None  # the same guarantee in the upload's own pixels, for l2
     limit: float  # a distance below this matches
     distance_bound: float  # no input within the radius is farther from the hash than this
-    next_radius: float  # the smallest radius that could not be certified
+    next_radius: float  # the smallest radius that was not certified
     evaluations: int
     seconds: float
 
@@ -59,8 +60,8 @@ class Verification:
 
 
 def verify(
-    hash_: PerceptualHash,
-    image: CanonicalImage,
+    image: ImageLike,
+    hash: HashLike = "c-pdq",
     *,
     norm: str = "l2",
     space: str = "canonical",
@@ -76,18 +77,18 @@ def verify(
     if not tolerance > 1:
         raise InputError(f"tolerance {tolerance} is not a factor above 1")
     started = time.perf_counter()
+    hash_, found = as_hash(hash), as_image(image)
     program = program_of(hash_.network, hash_.front_end.shape)
     hash_ = hash_.with_rule(rule)
-    region = region_of(hash_.front_end, image.pixels, norm, space)
-    assert hash_.native is not None
+    region = region_of(hash_.front_end, found.pixels, norm, space)
     # The hash as it is deployed, whose bits next to the boundary may differ from those in float64.
-    reference = hash_.native.values(hash_.margins(image.pixels[None]))[0].double()
-    limit = hash_.native.limit if hash_.rule == "native" else hash_.max_distance + 1
+    reference = _entries(hash_, hash_.margins(found.pixels[None])[0], program)
+    limit = hash_.boundary if hash_.rule == "native" else hash_.max_distance + 1
     search = _Search(program, region, reference, limit, progress)
     radius, above = search.run(tolerance)
-    upload = image.upload_norm
+    upload = found.upload_norm
     return Verification(
-        image=image.name,
+        image=found.name,
         hash=hash_.name,
         hash_version=hash_.version,
         rule=hash_.rule,
@@ -96,15 +97,25 @@ def verify(
         radius=radius,
         radius_upload=None if upload is None or norm != "l2" or space != "canonical" else radius / upload,
         limit=limit,
-        distance_bound=search.distances.get(radius, 0.0),
+        distance_bound=search.distances[radius],
         next_radius=above,
         evaluations=len(search.distances),
         seconds=time.perf_counter() - started,
     )
 
 
+def _entries(hash_: PerceptualHash, margins: torch.Tensor, program: Program) -> torch.Tensor:
+    """The entries of a hash as its rule has them: at a tie the bits of an entry may tell another than its value."""
+    code = hash_.encode(margins)
+    if hash_.rule == "hamming":
+        code = code.view(math.prod(program.nodes[-1].shape), -1).sum(-1)
+    return code.double()
+
+
 def worst_distance(program: Program, outputs: Interval, reference: torch.Tensor) -> float:
     """The farthest from ``reference`` (entries of a hash) that outputs within these bounds can lead."""
+    if not bool((outputs.low <= outputs.high).all()):
+        return math.inf  # not a number somewhere: nothing is known
     low, high = program.post(outputs.low), program.post(outputs.high)
     return float(torch.maximum((low - reference).abs(), (high - reference).abs()).sum())
 
@@ -133,6 +144,8 @@ class _Search:
                 low = middle
             else:
                 high = middle
+        if low == 0:
+            self._certified(low)  # what holds for the image itself
         return low, high
 
     def _certified(self, radius: float) -> bool:

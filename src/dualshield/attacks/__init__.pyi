@@ -1,0 +1,29 @@
+# The public names and where they are defined; `__init__.py` reads this file.
+
+from . import redteam
+from .attack import attack
+from .budgets import BUDGETS, COST_BUDGETS
+from .defence import Defence
+from .methods import METHODS, Attack, get_attack
+from .redteam import Plan, Rate, cost_of_evasion
+from .result import AttackResult, Budget
+from .victim import Against, Target, Victim
+
+__all__ = [
+    "BUDGETS",
+    "COST_BUDGETS",
+    "METHODS",
+    "Against",
+    "Attack",
+    "AttackResult",
+    "Budget",
+    "Defence",
+    "Plan",
+    "Rate",
+    "Target",
+    "Victim",
+    "attack",
+    "cost_of_evasion",
+    "get_attack",
+    "redteam",
+]

@@ -1,0 +1,63 @@
+"""The variants of a defence that attacks are run against."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import get_args
+
+from dualshield.attacks.joint import JointVictim
+from dualshield.attacks.space import saved
+from dualshield.attacks.victim import Against, Target, Victim
+from dualshield.errors import InputError
+from dualshield.hardening.harden import Hardener, Preset
+from dualshield.images import ImageLike, as_image
+from dualshield.images.canonical import CanonicalImage
+from dualshield.smoothing.deployment import Deployment
+from dualshield.smoothing.noise import GaussianSource
+
+# Decisions need no radius: a few votes where they agree, up to this many near the boundary, then abstention.
+DECISION_DRAWS = 1000
+
+
+class Defence:
+    """A deployment as it is attacked: plain (``original``), with ``smoothing``, with ``hardening``, or both (``ours``).
+
+    Decisions take as few draws as they need. Hardening is for the same deployment, with the same thresholds.
+    """
+
+    def __init__(
+        self, deployment: Deployment, against: Against, *, preset: Preset = "perceptual", strength: float = 1.0
+    ) -> None:
+        if not isinstance(deployment, Deployment):
+            raise InputError(f"a Defence takes a deployment, as from deploy('pdq'), not {type(deployment).__name__}")
+        if against not in get_args(Against):
+            raise InputError(f"unknown variant {against!r}: use one of {', '.join(get_args(Against))}")
+        self.against = against
+        self.deployment = deployment
+        self._deciding: Deployment | None = None
+        self.hardener: Hardener | None = None
+        if against in ("smoothing", "ours"):
+            self._deciding = deployment.with_config(target_radius=0.0, n=DECISION_DRAWS)
+        if against in ("hardening", "ours"):
+            self.hardener = Hardener(deployment, preset=preset, strength=strength)
+
+    def publish(self, image: ImageLike, noise: GaussianSource | None = None) -> CanonicalImage:
+        """The reference as it is published: hardened, or as it was; always on the 8-bit grid of a file."""
+        found = as_image(image)
+        if self.hardener is not None:
+            delta, _ = self.hardener.perturb(found, noise=noise)
+            found = replace(found, pixels=found.pixels + delta.cpu())
+        return replace(found, pixels=saved(found.pixels))
+
+    def victim(self, published: CanonicalImage, noise: GaussianSource | None = None) -> Target:
+        """The service with this reference enrolled; its noise is secret unless an experiment brings it."""
+        if self._deciding is None:
+            members = [Victim.plain(hash_, published) for hash_ in self.deployment.hashes]
+        else:
+            kept = self._deciding.enroll(published).members
+            members = [
+                Victim(matcher.hash, published.name, reference, matcher)
+                for matcher, reference in zip(self._deciding.matchers, kept, strict=True)
+            ]
+        target: Target = members[0] if len(members) == 1 else JointVictim(members)
+        return target if noise is None else target.with_noise(noise)

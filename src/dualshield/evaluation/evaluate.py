@@ -1,0 +1,66 @@
+"""The paper's evaluation, in one call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from dualshield.attacks.victim import Against
+from dualshield.errors import InputError
+from dualshield.evaluation.plan import VARIANTS, Plan
+from dualshield.evaluation.protocol import PROTOCOLS, ProtocolName
+from dualshield.evaluation.records import PARTS
+from dualshield.evaluation.run import Progress, Summary, run_plan
+from dualshield.evaluation.workers import default_jobs
+from dualshield.hashes import DEFAULT_HASH
+from dualshield.smoothing.deploy import HashLike
+from dualshield.smoothing.deployment import Deployment
+
+Folder = str | os.PathLike[str]
+
+
+def evaluate(
+    data: Folder | Sequence[Folder],
+    out: Folder,
+    *,
+    hash: HashLike | Deployment | Sequence[HashLike | Deployment] = DEFAULT_HASH,
+    variants: Sequence[Against] = VARIANTS,
+    parts: Sequence[str] = PARTS,
+    protocol: ProtocolName = "default",
+    limit: int | None = None,
+    skip: int = 0,
+    attack_limit: int | None = None,
+    seed: int = 2026,
+    keep_images: bool = False,
+    resume: bool = False,
+    jobs: int | None = None,
+    device: str = "cpu",
+    progress: Progress = lambda what, done, total, left: None,
+) -> Summary:
+    """Measure certificates, attacks, transformations, collisions and quality on folders of images, into ``out``.
+
+    Every single result is kept there, and an interrupted run is resumed. Several hashes are measured one by one; two
+    that decide together are written ``a+b``. A deployment has its own parameters, a name gets those of the protocol.
+    """
+    if protocol not in PROTOCOLS:
+        raise InputError(f"unknown protocol {protocol!r}: use one of {', '.join(PROTOCOLS)}")
+    chosen = PROTOCOLS[protocol]
+    listed = list(hash) if isinstance(hash, Sequence) and not isinstance(hash, str) else [hash]
+    deployments = tuple(entry if isinstance(entry, Deployment) else chosen.deploy(entry, device) for entry in listed)
+    plan = Plan(
+        deployments,
+        tuple(variants),
+        tuple(parts),
+        chosen,
+        chosen.images if limit is None else limit,
+        seed,
+        keep_images,
+        attack_limit,
+        skip,
+    )
+    folders = [data] if isinstance(data, str | os.PathLike) else list(data)
+    workers = default_jobs(plan.device) if jobs is None else jobs
+    return run_plan(
+        plan, [Path(folder) for folder in folders], Path(out), resume=resume, jobs=workers, progress=progress
+    )

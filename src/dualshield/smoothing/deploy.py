@@ -1,0 +1,264 @@
+"""From names to what is deployed: the one place that answers "which configuration?"."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from dualshield.errors import InputError
+from dualshield.hashes import DEFAULT_HASH, PerceptualHash, get_hash
+from dualshield.hashes.registry import split_names
+from dualshield.images import ImageLike, as_image
+from dualshield.smoothing.config import PAPER, PAPER_LIMIT, Auto, MatcherConfig
+from dualshield.smoothing.deployment import Deployment, Member, Recipe
+from dualshield.smoothing.kept import SUFFIX
+from dualshield.smoothing.noise import GaussianSource
+from dualshield.smoothing.profile import Profile, find_profile
+from dualshield.smoothing.reference import Reference, ReferenceMode
+from dualshield.smoothing.result import MatchResult
+from dualshield.smoothing.sampler import NoiseKind
+from dualshield.smoothing.statistics import Decision
+
+HashLike = str | os.PathLike[str] | PerceptualHash
+"""A name, ``a+b``, the path of a hash card, or a hash itself."""
+Parameters = Literal["profile", "paper", "paper-limit"]
+
+# Without a calibration: small enough that no sensible hash collapses.
+UNCALIBRATED_SIGMA = 0.1
+CODE_PREFIX = "code:"
+
+
+class Keep:
+    """The type of ``KEEP``."""
+
+    def __repr__(self) -> str:
+        return "as configured"
+
+    def __reduce__(self) -> str:
+        return "KEEP"
+
+
+KEEP = Keep()
+"""Of a parameter for which None means something: leave it as the profile has it."""
+
+
+def deploy(
+    hash: HashLike | Sequence[HashLike] = DEFAULT_HASH,
+    *,
+    profile: Profile | str | os.PathLike[str] | None = None,
+    parameters: Parameters = "profile",
+    config: MatcherConfig | None = None,
+    for_codes: bool = False,
+    rule: str | None = None,
+    sigma: float | Auto | None = None,
+    lowpass: int | Keep | None = KEEP,
+    threshold: float | None = None,
+    noise: NoiseKind | None = None,
+    reference_mode: ReferenceMode | None = None,
+    bank_size: int | None = None,
+    n0: int | None = None,
+    n: int | None = None,
+    alpha: float | None = None,
+    target_radius: float | None = None,
+    on_abstain: str = "abstain",
+    engine: str = "auto",
+    device: str = "cpu",
+    batch_size: int | None = None,
+) -> Deployment:
+    """Resolve one hash, or several that decide together, to what is deployed.
+
+    Parameters come from the hash's calibrated profile (found by its name, beside its card, or given), from the paper,
+    or from ``config``; what is given beside that takes their place. ``sigma="auto"`` lets each reference have the
+    largest noise of the profile's grid that costs no collisions. ``for_codes`` takes what the profile has for bare
+    codes of the plain hash, where there are no reference images. ``rule`` is that of the hash unless it is given.
+    """
+    if parameters not in get_args(Parameters):
+        raise InputError(f"unknown parameters {parameters!r}: use one of {', '.join(get_args(Parameters))}")
+    wanted = _Wanted(
+        profile if isinstance(profile, Profile | None) else Profile.load(Path(profile)),
+        parameters,
+        config,
+        for_codes,
+        sigma,
+        lowpass,
+        {
+            name: value
+            for name, value in (
+                ("threshold", threshold),
+                ("noise", noise),
+                ("reference_mode", reference_mode),
+                ("bank_size", bank_size),
+                ("n0", n0),
+                ("n", n),
+                ("alpha", alpha),
+                ("target_radius", target_radius),
+            )
+            if value is not None
+        },
+    )
+    specs = _specs(hash)
+    if profile is not None and len(specs) > 1:
+        raise InputError("several hashes at once have each their own profile: it cannot be given")
+    members = tuple(_member(spec, rule, wanted) for spec in specs)
+    recipe = None
+    if all(isinstance(spec, str) for spec in specs):
+        again = {**wanted.changes, "profile": wanted.profile, "parameters": parameters, "config": config}
+        again |= {"for_codes": for_codes, "rule": rule, "sigma": sigma, "lowpass": lowpass, "on_abstain": on_abstain}
+        again |= {"engine": engine, "device": device, "batch_size": batch_size}
+        recipe = Recipe(partial(deploy, specs, **again))
+    try:
+        policy = Decision(on_abstain.replace("-", "_"))
+    except (ValueError, AttributeError) as error:
+        raise InputError(f"on abstain {on_abstain!r}: use one of match, no-match, abstain") from error
+    return Deployment(members, engine, device, batch_size, policy, recipe)
+
+
+def match(
+    reference: ImageLike | Reference,
+    query: ImageLike,
+    *,
+    hash: HashLike | Sequence[HashLike] | Deployment = DEFAULT_HASH,
+    seed: int | None = None,
+    **parameters: Any,
+) -> MatchResult:
+    """Decide whether two images match, and certify the decision; parameters are those of `deploy`.
+
+    The reference is an image, a kept reference (or the path of one, ending in .dsref), or ``code:HEX``. For more than
+    one pair keep a deployment: its engine is made once.
+
+    >>> import dualshield as ds
+    >>> ds.match("a.jpg", "b.jpg", hash="pdq").decision  # doctest: +SKIP
+    <Decision.MATCH: 'match'>
+    """
+    kept = Reference.load(reference) if is_kept(reference) else reference  # type: ignore[arg-type]
+    is_bare = kept.is_bare if isinstance(kept, Reference) else is_bare_code(kept)
+    deployment = as_deployment(hash, {"for_codes": True, **parameters} if is_bare else parameters)
+    image = as_image(query)
+    return deployment.match(as_reference(deployment, kept), image, noise=GaussianSource.make(seed))
+
+
+def as_deployment(hash: HashLike | Sequence[HashLike] | Deployment, parameters: dict[str, Any]) -> Deployment:
+    """One that is there, or made with these parameters of `deploy`."""
+    if not isinstance(hash, Deployment):
+        return deploy(hash, **parameters)
+    given = [name for name in parameters if name != "for_codes"]
+    if given:
+        raise InputError(f"a deployment has its parameters already: {', '.join(given)} cannot be given")
+    return hash
+
+
+def as_reference(deployment: Deployment, source: ImageLike | Reference) -> Reference:
+    """Enrolled now, or loaded where it is kept."""
+    if isinstance(source, Reference):
+        return source
+    if isinstance(source, str) and is_bare_code(source):
+        return deployment.enroll_code(source.removeprefix(CODE_PREFIX), source)
+    if is_kept(source):
+        return Reference.load(source)  # type: ignore[arg-type]
+    return deployment.enroll(source)
+
+
+def is_bare_code(source: object) -> bool:
+    """Whether it is ``code:HEX``."""
+    return isinstance(source, str) and source.startswith(CODE_PREFIX)
+
+
+def is_kept(source: object) -> bool:
+    """Whether it is the path of a kept reference."""
+    return isinstance(source, str | os.PathLike) and os.fsdecode(source).lower().endswith(SUFFIX)
+
+
+def as_hash(hash: HashLike) -> PerceptualHash:
+    """A hash by its name or card, or as it is."""
+    if isinstance(hash, PerceptualHash):
+        return hash
+    if isinstance(hash, str | os.PathLike):
+        return get_hash(os.fsdecode(hash))
+    raise InputError(f"a hash is a name, the path of a card or a PerceptualHash, not {type(hash).__name__}")
+
+
+# -- which configuration ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What was asked for, of every member."""
+
+    profile: Profile | None
+    parameters: str
+    config: MatcherConfig | None
+    for_codes: bool
+    sigma: float | Auto | None
+    lowpass: int | Keep | None
+    changes: dict[str, Any]
+
+
+def _specs(hash: HashLike | Sequence[HashLike]) -> list[str | PerceptualHash]:
+    listed = [hash] if isinstance(hash, str | os.PathLike | PerceptualHash) else hash
+    if not isinstance(listed, Sequence):
+        raise InputError(f"a hash is a name, the path of a card or a PerceptualHash, not {type(hash).__name__}")
+    found: list[str | PerceptualHash] = []
+    for spec in listed:
+        if isinstance(spec, str | os.PathLike):
+            found += split_names(os.fsdecode(spec))
+        else:
+            found.append(as_hash(spec))
+    return found
+
+
+def _member(spec: str | PerceptualHash, rule: str | None, wanted: _Wanted) -> Member:
+    hash_ = as_hash(spec)
+    hash_ = hash_ if rule is None else hash_.with_rule(rule)
+    if wanted.config is not None and not isinstance(wanted.config, MatcherConfig):
+        raise InputError(f"a configuration is a MatcherConfig, not {type(wanted.config).__name__}")
+    profile = _profile(spec, hash_, wanted)
+    config = wanted.config or _starting_point(hash_, profile, wanted)
+    changes = dict(wanted.changes)
+    if wanted.sigma is not None:
+        changes["sigma"] = wanted.sigma
+    if not isinstance(wanted.lowpass, Keep):
+        changes["lowpass"] = wanted.lowpass
+    if wanted.parameters != "profile" and PAPER.threshold is not None:
+        hash_ = hash_.with_threshold(PAPER.threshold)  # the paper has one threshold, of the plain hash too
+    return Member(hash_, replace(config, **changes), profile, _warning(hash_, profile, wanted))
+
+
+def _profile(spec: str | PerceptualHash, hash_: PerceptualHash, wanted: _Wanted) -> Profile | None:
+    """The one given, or found by name; none where the parameters come from elsewhere."""
+    if wanted.profile is not None or wanted.parameters != "profile" or wanted.config or hash_.rule == "native":
+        return wanted.profile
+    if isinstance(spec, str):
+        return find_profile(spec)
+    found = find_profile(hash_.name)
+    return found if found is not None and found.hash_version == hash_.version else None
+
+
+def _warning(hash_: PerceptualHash, profile: Profile | None, wanted: _Wanted) -> str:
+    """Where sigma is a cautious guess."""
+    if wanted.config or wanted.parameters != "profile" or profile is not None or wanted.sigma is not None:
+        return ""
+    what = f"the native rule of {hash_.name}" if hash_.rule == "native" else f"hash {hash_.name}"
+    return f"{what} is not calibrated: sigma {UNCALIBRATED_SIGMA:g}; run dualshield calibrate"
+
+
+def _starting_point(hash_: PerceptualHash, profile: Profile | None, wanted: _Wanted) -> MatcherConfig:
+    """The paper's parameters, or the profile's; what was given explicitly comes on top."""
+    if wanted.parameters != "profile":
+        paper = PAPER_LIMIT if wanted.parameters == "paper-limit" and hash_.is_linear else PAPER
+        return replace(paper, reference_mode="code") if wanted.for_codes else paper
+    if hash_.rule == "native" or profile is None:
+        # What a profile was calibrated for is a threshold on bits, and the collisions there.
+        return MatcherConfig(sigma=UNCALIBRATED_SIGMA)
+    lowpass = profile.lowpass if isinstance(wanted.lowpass, Keep) else wanted.lowpass
+    if wanted.for_codes:
+        config = profile.external_config()
+        if wanted.sigma is None and not isinstance(wanted.lowpass, Keep) and lowpass != config.lowpass:
+            raise InputError("a bare code behind another low-pass than the profile's needs sigma as a number")
+        return config
+    if wanted.sigma in (None, "auto"):
+        profile = profile.at_lowpass(lowpass)
+    return profile.widest_config() if wanted.sigma == "auto" else profile.config()

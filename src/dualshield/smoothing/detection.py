@@ -1,0 +1,138 @@
+"""How far a matcher with finitely many votes keeps giving its answer.
+
+A certificate speaks about the majority of infinitely many votes. Inside its radius that majority may be as thin as one
+likes, and a thin majority is not proven by the next run's votes: the matcher then abstains. This module answers the
+question of the one who runs it: how large must the match probability p be, so that this very procedure says match with
+probability 0.999 on fresh noise? With p* that value, the Lipschitz bound of `statistics` gives the radius
+
+    R_detected = sigma (Phi^-1(p_lower) - Phi^-1(p*)).
+
+Both procedures answer the more often the larger p is, so one p* covers all larger p. No torch here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import bdtr, betainc, ndtri
+
+from dualshield.smoothing.sequential import LARGEST_LEVEL, looks, proves
+from dualshield.smoothing.statistics import SAFETY, clopper_pearson_lower
+
+MISSED = 1e-3
+"""How often a query inside the detected radius may get another answer."""
+
+# Beyond so many votes the walk is not followed: whatever it would still decide is counted as no answer.
+HORIZON = 8192
+PRECISION = 1e-6
+
+Floats = npt.NDArray[np.float64]
+
+
+def detected_radius(p_lower: float, least: float | None, sigma: float) -> float:
+    """Where the vote probability is certainly at least ``least``; 0 where no probability is enough."""
+    if least is None or p_lower <= least:
+        return 0.0
+    return float(sigma * (ndtri(p_lower) - ndtri(least))) * (1 - SAFETY)
+
+
+@lru_cache(maxsize=256)
+def least_for_fixed(n0: int, n: int, alpha: float, missed: float, *, matched: bool, or_abstain: bool) -> float | None:
+    """The least p >= 1/2 of the decided class at which Algorithm 2 gives its answer with probability 1 - ``missed``.
+
+    ``matched``: whether that class is a match; a tie of the selecting votes is none. ``or_abstain``: abstentions count
+    as this answer too, because the deployment turns them into it.
+    """
+    certifies = next((k for k in _from_half(n) if clopper_pearson_lower(k, n, alpha) > 0.5), n + 1)
+    # How many selecting votes each class needs: more than half for a match, at least half for a non-match.
+    needs = {True: n0 // 2 + 1, False: (n0 + 1) // 2}
+
+    def answers(p: float) -> float:
+        if or_abstain:  # all but the certified opposite
+            return 1 - _at_least(needs[not matched], n0, 1 - p) * _at_least(certifies, n, 1 - p)
+        return _at_least(needs[matched], n0, p) * _at_least(certifies, n, p)
+
+    return _least(answers, missed)
+
+
+@lru_cache(maxsize=256)
+def least_for_sequential(limit: int, alpha: float, missed: float, *, or_abstain: bool) -> float | None:
+    """The same for `sequential.TargetRadiusTest`, whatever its target: the answer is the majority proven first."""
+    level = min(alpha / 2, LARGEST_LEVEL)
+    steps = _boundaries(min(limit, HORIZON), level)
+
+    def answers(p: float) -> float:
+        right, wrong, open_ = _walk(steps, p)
+        if not or_abstain:
+            return right
+        # An open walk beyond the horizon might still go wrong; at p >= 1/2 that is rarer than the level.
+        return 1 - min(wrong + (open_ if limit > HORIZON else 0.0), level)
+
+    return _least(answers, missed)
+
+
+def _from_half(n: int) -> range:
+    return range(n // 2, n + 1)
+
+
+def _at_least(k: int, n: int, p: float) -> float:
+    """P[a binomial of n and p is at least k]."""
+    if k <= 0:
+        return 1.0
+    return 0.0 if k > n else float(betainc(k, n - k + 1, p))
+
+
+def _least(answers: Callable[[float], float], missed: float) -> float | None:
+    """The least p from 1/2 on with an answer probability of 1 - ``missed``, rounded up."""
+    low, high = 0.5, 1 - PRECISION
+    enough = 1 - missed
+    if answers(low) >= enough:
+        return low
+    if answers(high) < enough:
+        return None
+    while high - low > PRECISION:
+        middle = (low + high) / 2
+        low, high = (low, middle) if answers(middle) >= enough else (middle, high)
+    return high
+
+
+@lru_cache(maxsize=16)
+def _boundaries(limit: int, level: float) -> tuple[tuple[int, int], ...]:
+    """At each look: after how many votes, and how many of them prove a majority."""
+    found = []
+    least = 0
+    for draws in looks(limit):
+        least = max(least, draws // 2)  # one boundary is never below that of the look before
+        while least <= draws and not proves(least, draws, 0.5, level):
+            least += 1
+        found.append((draws, least))
+    return tuple(found)
+
+
+def _walk(steps: tuple[tuple[int, int], ...], p: float) -> tuple[float, float, float]:
+    """The probabilities that the one majority, or the other, is proven first, and that neither is."""
+    alive: Floats = np.array([1.0])  # of first, first + 1, ... votes
+    first, before = 0, 0
+    right = wrong = 0.0
+    for draws, needed in steps:
+        alive = np.convolve(alive, _binomial(draws - before, p))
+        before = draws
+        counts = first + np.arange(len(alive))
+        up, down = counts >= needed, counts <= draws - needed
+        right += float(alive[up].sum())
+        wrong += float(alive[down].sum())
+        open_ = ~(up | down)
+        first += int(np.argmax(open_))
+        alive = alive[open_]
+        if not len(alive):
+            break
+    return right, wrong, float(alive.sum())
+
+
+@lru_cache(maxsize=256)
+def _binomial(n: int, p: float) -> Floats:
+    cumulative = np.asarray(bdtr(np.arange(n + 1), n, p))
+    return np.diff(cumulative, prepend=0.0)
