@@ -12,15 +12,17 @@ from dualshield.errors import InputError
 
 def write_atomically(file: Path, data: bytes) -> None:
     """Write under a temporary name, then rename: whatever happens, ``file`` is the old one or the new one."""
-    partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
     try:
-        partial.write_bytes(data)
-        partial.replace(file)
-    except OSError as error:
-        raise InputError(f"cannot write {file}: {error.strerror or error}; check the folder and its rights") from error
-    finally:
-        with suppress(OSError):
-            partial.unlink()
+        partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
+        try:
+            partial.write_bytes(data)
+            partial.replace(file)
+        finally:
+            with suppress(OSError, ValueError):
+                partial.unlink()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot write {file}: {why}; check the folder and its rights") from error
 
 
 def read_limited(file: Path, most: int, kind: type[InputError] = InputError) -> bytes:

@@ -74,11 +74,7 @@ def test_a_hash_without_gradients_is_not_hardened(
     card = tmp_path / "theirs.yaml"
     card.write_text("name: theirs\nbits: 64\ncommand: [echo, 0123456789abcdef]\n")
     assert run("evaluate", "--data", data, "--hash", card, "--out", tmp_path / "run") == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    uncalibrated, refused = err.splitlines()
-    assert "hash theirs is not calibrated" in uncalibrated
-    assert refused == ("dualshield: hash theirs has no gradient and cannot be hardened: leave out the variants ours")
+    assert "hash theirs has no gradient and cannot be hardened: leave out the variants ours" in complaint(capsys)
     assert not (tmp_path / "run").exists()
 
 

@@ -46,8 +46,7 @@ def test_json_per_image(photo: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_several_hashes_in_one_name(
     photo: Path, network_name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # With a sigma, because one of the hashes has no profile that could tell it.
-    arguments = ("harden", photo, "-o", f"{tmp_path}/out/", "--steps", 2, "--n", 20, "--sigma", 0.5, "--json")
+    arguments = ("harden", photo, "-o", f"{tmp_path}/out/", "--steps", 2, "--n", 20, "--json")
     assert run(*arguments, "--hash", f"pdq+{network_name}") == 0
     record = json.loads(capsys.readouterr().out)
     assert (record["hash"], set(record["radii"])) == ("pdq+network", {"pdq", "network"})

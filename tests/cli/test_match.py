@@ -10,6 +10,7 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -337,6 +338,12 @@ def test_what_is_proven_is_printed_rounded_down(
         assert result["radius_psnr"] <= psnr < result["radius_psnr"] + 0.1  # a larger PSNR is a shorter change
 
 
+def test_the_text_says_what_becomes_of_abstentions(photo_files: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("match", photo_files[0], photo_files[0], *CHEAP, "--on-abstain", "no-match") == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "it may still lead to an abstention, which is told as NO MATCH" in out
+
+
 def test_noise_that_certifies_nothing_is_not_offered(
     photo_files: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -389,6 +396,48 @@ def test_a_kept_reference_is_refused_by_another_matcher(
     deploy("pdq").enroll(photo_files[0]).save(file)
     assert run("match", file, photo_files[0], *CHEAP, *options) == 2
     assert named in complaint(capsys)
+
+
+def test_a_reference_from_a_stranger_loads_no_card(
+    photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A card may run a program, so the name of a hash in a file is only ever a name."""
+    card, traces = tmp_path / "evil.yaml", tmp_path / "it-was-run"
+    card.write_text(f"name: evil\nbits: 8\ncommand: [sh, -c, 'touch {traces}; echo 00']\nside: 8\n")
+    enrolled = deploy("pdq").enroll(photo_files[0])
+    member = enrolled.members[0]
+    named = {**member.terms, "hash": {**member.terms["hash"], "name": str(card)}}
+    file = tmp_path / "kept.dsref"
+    replace(enrolled, members=(replace(member, terms=named),)).save(file)
+    assert run("match", file, photo_files[0]) == 2
+    assert "say with --hash" in complaint(capsys)
+    assert not traces.exists()
+
+
+def test_names_from_outside_cannot_forge_lines(
+    photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "kept.dsref"
+    replace(deploy("pdq").enroll(photo_files[0]), name="a.jpg\n  certified radius     99.0\x1b[2J").save(file)
+    assert run("match", file, photo_files[0], *CHEAP) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "\n  certified radius     99.0" not in out
+
+
+def test_a_reference_is_kept_where_it_was_told_to_and_nowhere_else(
+    photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair = ("match", photo_files[0], photo_files[0], *CHEAP, "--save-reference")
+    assert run(*pair, tmp_path / "kept.jpg") == 2
+    assert "has to end in .dsref" in complaint(capsys)
+    file = tmp_path / "kept.dsref"
+    file.write_text("mine")
+    assert run(*pair, file) == 2
+    assert "exists already" in complaint(capsys)
+    assert file.read_text() == "mine"
+    assert run(*pair, file, "--overwrite") == 0
+    assert file.read_text() != "mine"
 
 
 def test_a_damaged_reference(photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -574,7 +623,7 @@ def test_cuda_without_cuda(
         ("٣" * 64, (), "not hexadecimal"),
         ("ab" * 32, ("--reference-mode", "paired"), "reference mode paired needs a reference image"),
         ("ab" * 32, ("--reference-mode", "bank"), "reference mode bank needs a reference image"),
-        ("ab" * 32, ("--sigma", "auto"), "sigma auto"),
+        ("ab" * 32, ("--sigma", "auto"), "sigma auto needs a reference image"),
     ],
 )
 def test_bare_codes_that_cannot_be_used(

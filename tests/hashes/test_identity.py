@@ -57,6 +57,7 @@ def test_two_loads_are_the_same_hash() -> None:
         "bits": 256,
         "input": "1x16x16",
         "front_end": front_end,
+        "calls": "",
         "weights": {},
     }
     assert re.fullmatch("[0-9a-f]{64}", front_end)

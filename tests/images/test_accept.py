@@ -259,7 +259,9 @@ def test_tensors_on_the_gpu() -> None:
 # --- refusals ---
 
 
-@pytest.mark.parametrize("source", [None, 3, 0.5, [[0, 1]], {"a": 1}, object(), np.uint8(3)], ids=repr)
+@pytest.mark.parametrize(
+    "source", [None, 3, 0.5, [[0, 1]], {"a": 1}, object(), np.uint8(3)], ids=lambda value: type(value).__name__
+)
 def test_other_types(source: object) -> None:
     refused(source, type(source).__name__, "give a file name, bytes, a PIL image, a NumPy array or a torch tensor")
     refused(source, "photo: ", name="photo")

@@ -733,7 +733,7 @@ def test_animations_and_pages_become_png_only(kind: str, tmp_path: Path) -> None
     second = Image.fromarray(255 - scene())
     data = saved(scene(), kind, save_all=True, append_images=[second], **({"lossless": True} if kind == "WEBP" else {}))
     before = publication(tmp_path, data, kind)
-    with pytest.raises(InputError, match="cannot be kept; use --format png, which publishes"):
+    with pytest.raises(InputError, match="cannot be kept; use the format png, which publishes"):
         before.encode(NOTHING)
     published = before.encode(NOTHING, "png")
     assert getattr(opened(published), "n_frames", 1) == 1
@@ -742,7 +742,7 @@ def test_animations_and_pages_become_png_only(kind: str, tmp_path: Path) -> None
 
 def test_a_still_gif_cannot_be_kept(tmp_path: Path) -> None:
     before = publication(tmp_path, saved(scene(), "GIF"), "GIF")
-    with pytest.raises(InputError, match="a GIF cannot be kept; use --format png"):
+    with pytest.raises(InputError, match="a GIF cannot be kept; use the format png"):
         before.encode(NOTHING)
     with pytest.raises(InputError, match="a GIF cannot be kept"):
         before.check()
@@ -750,7 +750,7 @@ def test_a_still_gif_cannot_be_kept(tmp_path: Path) -> None:
 
 def test_transparency_cannot_become_jpeg(tmp_path: Path) -> None:
     for data in (saved(RGBA, "PNG"), palette(3), saved(DEEP, "PNG", transparency=int(DEEP[5, 5]))):
-        with pytest.raises(InputError, match="JPEG cannot hold its transparency; use --format png"):
+        with pytest.raises(InputError, match="JPEG cannot hold its transparency; use the format png"):
             publication(tmp_path, data).encode(NOTHING, "jpeg")
 
 
@@ -759,7 +759,7 @@ def test_transparent_bmp(tmp_path: Path) -> None:
     header = struct.pack("<IiiHHIIIIII", 108, 200, -120, 1, 32, 3, 200 * 120 * 4, 0, 0, 0, 0) + masks + bytes(52)
     data = b"BM" + struct.pack("<IHHI", 122 + 200 * 120 * 4, 0, 0, 122) + header + RGBA[..., [2, 1, 0, 3]].tobytes()
     assert opened(data).mode == "RGBA"
-    with pytest.raises(InputError, match="BMP cannot hold its transparency; use --format png"):
+    with pytest.raises(InputError, match="BMP cannot hold its transparency; use the format png"):
         publication(tmp_path, data, "BMP").encode(NOTHING)
     assert np.array_equal(np.asarray(opened(publication(tmp_path, data, "BMP").encode(NOTHING, "png"))), RGBA)
 

@@ -45,6 +45,18 @@ def test_the_least_probability_for_fixed_draws_is_exact(n0: int, decision: Decis
     assert all(answered(p) >= 1 - MISSED for p in np.linspace(least + 1e-6, 1, 8))  # and for every larger one
 
 
+def test_it_holds_for_alphas_at_which_less_than_half_of_the_votes_certify() -> None:
+    n0, n, alpha, missed = 10, 99, 0.9, 1e-3
+    least = least_for_fixed(n0, n, alpha, missed, matched=True, or_abstain=True)
+    assert least is not None
+    opposite = sum(
+        binom.pmf(k, n, least)
+        for k in range(n + 1)
+        if fixed_certificate(matched=False, votes=n - k, draws=n, alpha=alpha, sigma=1.0).decision is Decision.NO_MATCH
+    )
+    assert 1 - opposite * binom.cdf(n0 // 2, n0, least) >= 1 - missed - 1e-9
+
+
 def sequential_answers(p: float, limit: int, target: float, runs: int) -> dict[Decision, float]:
     rng = np.random.default_rng(5)
     found = dict.fromkeys(Decision, 0)

@@ -322,7 +322,7 @@ def test_it_is_asked_once_for_all_that_share_an_engine(
     toy_hash: PerceptualHash, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(deployment_module, "require_function", lambda engine, hash_: asked.append(hash_.name))
+    monkeypatch.setattr(deployment_module, "require_function", lambda engine, hash_, clipped: asked.append(hash_.name))
     deployment = deploy(toy_hash, sigma=0.1)
     (first,) = deployment.matchers
     (second,) = deployment.with_config(n=100, target_radius=0.0).matchers

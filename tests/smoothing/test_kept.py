@@ -7,14 +7,16 @@ import json
 import os
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from dualshield.errors import UnusableReferenceError
+from dualshield.errors import InputError, UnusableReferenceError
 from dualshield.hashes import PerceptualHash, to_hex
+from dualshield.hashes.native import NativeRule, l1
 from dualshield.images import CanonicalImage
 from dualshield.smoothing.deploy import deploy, match
 from dualshield.smoothing.kept import fingerprint_of
@@ -55,10 +57,6 @@ def test_the_file_does_not_tell_where_the_image_lay(photo_files: list[Path], tmp
 def test_several_hashes_and_native_values_are_kept(
     toy_hash: PerceptualHash, photos: list[CanonicalImage], tmp_path: Path
 ) -> None:
-    from dataclasses import replace
-
-    from dualshield.hashes.native import NativeRule, l1
-
     rule = NativeRule("sum of margins", lambda margins: margins.float(), l1, 500.0)
     native = replace(toy_hash, native=rule)
     for deployment in (
@@ -125,6 +123,20 @@ HOSTILE: dict[str, Change] = {
     "a rule that is a list": lambda d: member(d)["terms"].update(rule=[]),
     "terms of its own": lambda d: member(d)["terms"].update(more=1),
     "bare as a number": lambda d: member(d).update(bare=1),
+    "bare with a bank": lambda d: member(d).update(bare=True),
+    "a bank of fewer codes": lambda d: member(d).update(bank=member(d)["bank"][:2]),
+    "a bank of bombs": lambda d: member(d).update(bank=[floats(4_000_000)] * 3),
+    "a bank of millions": lambda d: (
+        member(d)["terms"].update(draws=200_000),
+        member(d).update(bank=[member(d)["code"]] * 200_000),
+    ),
+    "a boundary without end": lambda d: member(d)["terms"].update(boundary="@1e999@"),
+    "a version that is true": lambda d: d.update(version=True),
+    "a name without end": lambda d: d.update(name="x" * 10_000),
+    "a hash with more to say": lambda d: member(d)["terms"]["hash"].update(more="1"),
+    "a hash of many weights": lambda d: member(d)["terms"]["hash"].update(weights={str(i): "" for i in range(999)}),
+    "a thousand sigmas too many": lambda d: member(d)["terms"].update(sigmas=[1.0] * 2000),
+    "nesting without end": lambda d: member(d)["terms"]["hash"].update(weights="@" + "[" * 990 + "]" * 990 + "@"),
     "other contents than its fingerprint": lambda d: member(d).update(plain=member(d)["code"].replace("2", "3")),
     "another fingerprint": lambda d: d.update(fingerprint="0" * 64),
 }
@@ -134,7 +146,7 @@ HOSTILE: dict[str, Change] = {
 def test_what_a_stranger_changed_is_refused(what: str, written: Path) -> None:
     data = json.loads(written.read_text())
     HOSTILE[what](data)
-    written.write_text(json.dumps(data))
+    written.write_text(json.dumps(data).replace('"@', "").replace('@"', ""))
     with pytest.raises(UnusableReferenceError, match=r"kept\.dsref"):
         Reference.load(written)
 
@@ -147,6 +159,38 @@ def test_what_is_no_reference_at_all_is_refused(text: str, tmp_path: Path) -> No
     file.write_text(text, encoding="latin-1")
     with pytest.raises(UnusableReferenceError, match=r"kept\.dsref"):
         Reference.load(file)
+
+
+def test_codes_of_another_length_are_refused_where_they_are_used(
+    toy_hash: PerceptualHash, photos: list[CanonicalImage]
+) -> None:
+    """A native rule compares values of any length; one value would be compared with each of them, and be certified."""
+    native = replace(toy_hash, native=NativeRule("margins", lambda margins: margins.float(), l1, 500.0))
+    deployment = deploy(native, rule="native", sigma=0.2, n=50)
+    (kept,) = deployment.enroll(photos[0]).members
+    for length in (1, 3):
+        short = Reference("short", (replace(kept, code=kept.code[:length], plain=kept.plain[:length]),))
+        with pytest.raises(UnusableReferenceError, match="values"):
+            deployment.match(short, photos[0])
+
+
+def test_an_image_outside_its_range_is_refused(photos: list[CanonicalImage], tmp_path: Path) -> None:
+    file = tmp_path / "kept.dsref"
+    deploy("pdq", reference_mode="paired").enroll(CanonicalImage(3 * photos[0].pixels, "bright")).save(file)
+    with pytest.raises(UnusableReferenceError, match="outside"):
+        Reference.load(file)
+
+
+def test_what_is_no_path_is_refused(photos: list[CanonicalImage]) -> None:
+    reference = deploy("pdq").enroll(photos[0])
+    for path in (None, b"x", 5):
+        with pytest.raises(InputError, match="file is of type"):
+            Reference.load(path)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="file is of type"):
+            reference.save(path)  # type: ignore[arg-type]
+    for name in ("", "\0"):
+        with pytest.raises(InputError):
+            reference.save(name)
 
 
 def test_values_that_are_not_finite_are_refused(photos: list[CanonicalImage], tmp_path: Path) -> None:
@@ -182,7 +226,5 @@ def test_files_that_are_none_are_refused_without_waiting(tmp_path: Path) -> None
 
 
 def test_an_old_file_survives_a_write_that_fails(photos: list[CanonicalImage], tmp_path: Path) -> None:
-    from dualshield.errors import InputError
-
     with pytest.raises(InputError, match="cannot write"):
         deploy("pdq").enroll(photos[0]).save(tmp_path / "no-folder" / "kept.dsref")

@@ -76,6 +76,12 @@ def test_the_papers_ceiling() -> None:
     assert radius_ceiling(0.1, 5000, 1e-3) == pytest.approx(0.1 * norm.ppf(1e-3 ** (1 / 5000)), rel=1e-9)
 
 
+def test_a_bound_that_is_no_number_decides_nothing() -> None:
+    # So small an alpha is refused by the configuration; scipy's inverse gives NaN there.
+    found = fixed_certificate(matched=True, votes=3, draws=5, alpha=1e-300, sigma=1.0)
+    assert (found.decision, found.radius) == (Decision.ABSTAIN, 0.0)
+
+
 def test_fixed_certificate_for_each_decision() -> None:
     match = fixed_certificate(matched=True, votes=990, draws=1000, alpha=1e-3, sigma=0.5)
     assert match.decision is Decision.MATCH

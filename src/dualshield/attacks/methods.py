@@ -9,6 +9,7 @@ from typing import Protocol
 from dualshield.attacks import collision, eot, nes, pgd
 from dualshield.attacks.result import AttackResult, Budget
 from dualshield.attacks.victim import Target
+from dualshield.checks import require
 from dualshield.errors import InputError
 from dualshield.images.canonical import CanonicalImage
 
@@ -38,6 +39,7 @@ METHODS: dict[str, Attack] = {
 
 def get_attack(name: str) -> Attack:
     """An attack by its name."""
+    require("method", name, str)
     if name not in METHODS:
         raise InputError(f"unknown attack {name!r}: use one of {', '.join(METHODS)}")
     return METHODS[name]

@@ -96,7 +96,7 @@ def harden(inputs: tuple[Path, ...], hashes: tuple[str, ...], as_json: bool, **o
             quality=options["quality"],
             preview=options["preview"],
             keep_references=options["keep_references"],
-            noise=GaussianSource.make(options["seed"]),
+            seed=options["seed"],
             progress=lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
         ):
             bar.advance(whole)

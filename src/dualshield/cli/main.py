@@ -115,7 +115,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _fail(message: str, code: int) -> int:
-    print("dualshield: " + " ".join(message.split()), file=sys.stderr)
+    line = " ".join(message.split())
+    # Names from outside may hold what a terminal acts on.
+    print("dualshield: " + "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line), file=sys.stderr)
     return code
 
 

@@ -11,9 +11,11 @@ from click.core import ParameterSource
 
 from dualshield.cli.options import deployment_options, deployment_parameters, engine_options, hash_option, json_option
 from dualshield.cli.output import explain
-from dualshield.errors import ExitCode
+from dualshield.errors import ExitCode, InputError, UnusableReferenceError
+from dualshield.hashes import hash_names
 from dualshield.images import load_image
 from dualshield.smoothing.deploy import as_reference, deploy, is_bare_code, is_kept
+from dualshield.smoothing.kept import SUFFIX
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.reference import Reference
 from dualshield.smoothing.result import MatchResult
@@ -44,6 +46,7 @@ from dualshield.smoothing.statistics import Decision
     help="What to say of a query whose votes prove nothing.",
 )
 @click.option("--save-reference", type=click.Path(path_type=Path), help="Keep the enrolled reference in this file.")
+@click.option("--overwrite", is_flag=True, help="Replace the file of --save-reference.")
 @click.option("--fail-on-match", is_flag=True, help="Exit with 1 on a match, and on an abstention.")
 @click.option("--fail-on-no-match", is_flag=True, help="Exit with 1 unless it is a match.")
 @json_option
@@ -52,12 +55,14 @@ def match(ctx: click.Context, /, reference: str, query: str, hash_name: str, as_
     """Decide whether QUERY matches REF, and certify the decision.
 
     REF is an image, a reference that was kept (a file ending in .dsref), or a bare code of the plain hash written
-    code:HEX. A kept reference knows its hash. With --hash A+B a pair matches if any of the hashes matches: an attacker
-    must evade all of them at once.
+    code:HEX. A kept reference knows the name of its hash. With --hash A+B a pair matches if any of the hashes matches:
+    an attacker must evade all of them at once.
     """
+    if options["save_reference"] is not None:
+        _check_file(options["save_reference"], options["overwrite"])
     kept = Reference.load(reference) if is_kept(reference) else None
     if kept is not None and ctx.get_parameter_source("hash_name") is not ParameterSource.COMMANDLINE:
-        hash_name = "+".join(member.terms["hash"]["name"] for member in kept.members)
+        hash_name = _hash_of(kept)
     deployment = deploy(
         hash_name,
         parameters="paper" if options["paper"] else "profile",
@@ -73,6 +78,26 @@ def match(ctx: click.Context, /, reference: str, query: str, hash_name: str, as_
         enrolled.save(options["save_reference"])
     click.echo(json.dumps(result.to_dict(), indent=1) if as_json else explain(result, deployment.false_matches))
     return _exit_code(result, options["fail_on_match"], options["fail_on_no_match"])
+
+
+def _hash_of(kept: Reference) -> str:
+    """Its hashes by name; a path in a file from somebody else must not load a card, which may run programs."""
+    names = [str(member.terms["hash"]["name"]) for member in kept.members]
+    for name in names:
+        if name not in hash_names():
+            raise UnusableReferenceError(
+                f"reference {kept.name} was enrolled for the hash {name}, which has no name here: say with --hash "
+                "which card or hash that is"
+            )
+    return "+".join(names)
+
+
+def _check_file(file: Path, overwrite: bool) -> None:
+    """Before any work: where a reference may be written."""
+    if not is_kept(file):
+        raise InputError(f"cannot keep the reference in {file}: its name has to end in {SUFFIX}")
+    if file.exists() and not overwrite:
+        raise InputError(f"{file} exists already; use --overwrite, or another name")
 
 
 def _exit_code(result: MatchResult, fail_on_match: bool, fail_on_no_match: bool) -> ExitCode:

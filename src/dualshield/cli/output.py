@@ -44,7 +44,7 @@ def progress() -> Progress:
 
 def explain(result: MatchResult, false_matches: float | None = None) -> str:
     """A match result in sentences, each of which is exactly true."""
-    query, reference = (click.format_filename(name) for name in (result.query, result.reference))
+    query, reference = (printable(name) for name in (result.query, result.reference))
     lines = [f"{_word(result.decision)}   {query}  against  {reference}"]
     if len(result.members) == 1:
         lines += _votes(result.member)
@@ -66,6 +66,12 @@ def explain(result: MatchResult, false_matches: float | None = None) -> str:
     return "\n".join(lines)
 
 
+def printable(name: str) -> str:
+    """A name from outside, on one line: what a terminal would act on is written as an escape."""
+    text = click.format_filename(name)
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 def _word(decision: Decision) -> str:
     return decision.value.replace("_", " ").upper()
 
@@ -75,8 +81,9 @@ def _line(label: str, text: str) -> str:
 
 
 def _votes(member: MemberResult) -> list[str]:
-    side = {Decision.MATCH: " for a match", Decision.NO_MATCH: " against a match"}.get(member.decision, "")
-    rule = f"within a bit error rate of {member.threshold:.3g}"
+    sides = {Decision.MATCH: " for a match", Decision.NO_MATCH: " against a match"}
+    side = sides.get(member.decision, " for the side that was tried")
+    rule = f"within {int(member.threshold * member.bits + 1e-9)} of {member.bits} bits"
     if member.rule == "native":
         rule = f"below a native distance of {member.threshold:g}"
     return [
@@ -89,10 +96,13 @@ def _certificate(result: MatchResult) -> list[str]:
     """What is excluded, and what is not."""
     if result.abstained:
         told = "" if result.decision is Decision.ABSTAIN else f"; abstentions are told as {_word(result.decision)}"
-        return [_line("certificate", f"none: the votes are too near one half to prove a decision{told}")]
+        return [_line("certificate", f"none: these votes prove no decision{told}")]
     if result.radius <= 0:
         return [_line("certificate", f"none: {_no_radius(result)}")]
     word, opposite = _word(result.decision), "NO MATCH" if result.decision is Decision.MATCH else "MATCH"
+    abstention = "it may still lead to ABSTAIN"
+    if result.on_abstain is not Decision.ABSTAIN:
+        abstention = f"it may still lead to an abstention, which is told as {_word(result.on_abstain)}"
     upload = ""
     if result.radius_upload is not None:
         upload = f"; {down(result.radius_upload, 4)} in the upload's own samples"
@@ -104,7 +114,7 @@ def _certificate(result: MatchResult) -> list[str]:
             "",
             f"= a PSNR of at least {up(result.psnr, 1)} dB, or {down(result.grey_levels, 2)} of 255 grey levels (RMS)",
         ),
-        _line("", f"no shorter change moves the majority of votes to {opposite}; it may still lead to ABSTAIN"),
+        _line("", f"no shorter change moves the majority of votes to {opposite}; {abstention}"),
         _line(
             "detected radius",
             f"{down(result.radius_detected, 4)}" + (f" (PSNR {up(detected, 1)} dB)" if detected else ""),
@@ -139,6 +149,6 @@ def _says(member: MemberResult) -> str:
 
 def _rate(false_matches: float | None) -> str:
     if false_matches is None:
-        return "not known: a member has no profile"
+        return "not known: they were not measured for this configuration"
     seen = f"{false_matches:.2e} of" if false_matches else "none seen among"
     return f"{seen} unrelated pairs, the members' calibrated rates added up"

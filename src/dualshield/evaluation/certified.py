@@ -17,7 +17,6 @@ from dualshield.evaluation.datasets import Picture
 from dualshield.evaluation.laboratory import Laboratory, Subject
 from dualshield.evaluation.plan import SMOOTHED
 from dualshield.images import CanonicalImage
-from dualshield.smoothing.config import PAPER
 from dualshield.smoothing.result import MatchResult, MemberResult
 from dualshield.smoothing.statistics import Decision, certified_radius, clopper_pearson_lower
 from dualshield.transforms import LOWEST_INTENSITY, Transform, parse
@@ -100,7 +99,7 @@ def _estimate(result: MemberResult) -> float:
     """What the votes would certify if their noise were the paper's own; the report says that it is no guarantee."""
     if result.decision is Decision.ABSTAIN:
         return 0.0
-    return certified_radius(clopper_pearson_lower(result.votes, result.draws, PAPER.alpha), result.sigma)
+    return certified_radius(clopper_pearson_lower(result.votes, result.draws, result.alpha), result.sigma)
 
 
 def _verified(subject: Subject) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dualshield.attacks.victim import Against
+from dualshield.checks import PATH, require
 from dualshield.errors import InputError
 from dualshield.evaluation.plan import VARIANTS, Plan
 from dualshield.evaluation.protocol import PROTOCOLS, ProtocolName
@@ -43,6 +44,15 @@ def evaluate(
     Every single result is kept there, and an interrupted run is resumed. Several hashes are measured one by one; two
     that decide together are written ``a+b``. A deployment has its own parameters, a name gets those of the protocol.
     """
+    require("out", out, *PATH)
+    for name, given in (("data", data), ("variants", variants), ("parts", parts)):
+        require(name, given, Sequence, os.PathLike)
+    for name, number in (("skip", skip), ("seed", seed)):
+        require(name, number, int)
+    for name, most in (("limit", limit), ("attack limit", attack_limit), ("jobs", jobs)):
+        require(name, most, int, or_none=True)
+    for name, text in (("protocol", protocol), ("device", device)):
+        require(name, text, str)
     if protocol not in PROTOCOLS:
         raise InputError(f"unknown protocol {protocol!r}: use one of {', '.join(PROTOCOLS)}")
     chosen = PROTOCOLS[protocol]
@@ -59,6 +69,8 @@ def evaluate(
         attack_limit,
         skip,
     )
+    for folder in [] if isinstance(data, str | os.PathLike) else data:
+        require("data", folder, *PATH)
     folders = [data] if isinstance(data, str | os.PathLike) else list(data)
     workers = default_jobs(plan.device) if jobs is None else jobs
     return run_plan(

@@ -251,7 +251,7 @@ def _check_gradients(plan: Plan) -> None:
     hardened = [variant for variant in plan.variants if variant in HARDENED]
     for deployment in plan.deployments if hardened else ():
         for member in deployment.members:
-            if not member.hash.is_differentiable:
+            if not member.is_differentiable:
                 raise InputError(
                     f"hash {member.hash.name} has no gradient and cannot be hardened: leave out the variants "
                     f"{', '.join(hardened)}"

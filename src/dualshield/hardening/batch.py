@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -102,36 +104,36 @@ def harden_files(
     quality: int | None = None,
     preview: Path | None = None,
     keep_references: bool = False,
-    noise: GaussianSource | None = None,
+    seed: int | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> Iterator[Outcome]:
     """Harden each file; a failure is an outcome, not the end. An interrupted run continues where it stopped.
 
-    With ``keep_references`` the reference of each published file is written beside it.
+    With ``keep_references`` the reference of each published file is written beside it. Noise is secret unless an
+    experiment gives a ``seed``.
     """
     destination.check(files)
-    noise = noise or GaussianSource.secret()
     journal = _journal(hardener, destination, len(files), format, quality)
-    done = {} if journal is None else {(r["source"], r["sha256"]): r for r in journal.records() if _complete(r)}
+    done = {} if journal is None else _finished(journal)
     for file in files:
         try:
             digest = hashlib.sha256(file.read_bytes()).hexdigest() if journal and file.is_file() else ""
             earlier = done.get((file.name, digest))
-            if earlier is not None and not destination.overwrite and Path(earlier["report"]["output"]).exists():
-                yield Outcome(file, _report(earlier["report"]), skipped=True)
+            if earlier is not None and not destination.overwrite and _is_there(earlier, keep_references):
+                yield Outcome(file, earlier, skipped=True)
                 continue
             output = _output(file, destination, len(files), format)
             kept = reference_file(output) if keep_references else None
             if kept is not None and kept.exists() and not destination.overwrite:
                 raise InputError(f"{kept} exists already; remove it, allow overwriting, or choose another output")
-            image = hardener.harden(
-                file, format=format, quality=quality, noise=noise.fork(file.name), progress=progress
-            )
+            # A stream of its own: a run that is resumed gives what an uninterrupted one gives.
+            noise = None if seed is None else GaussianSource.for_work(seed, "harden", file.name)
+            image = hardener.harden(file, format=format, quality=quality, noise=noise, progress=progress)
             if preview is not None:
                 write_atomically(preview, preview_files(os.fspath(file), image.data))
+            _publish(file, output, image.data, destination)
             if kept is not None and image.reference is not None:
                 replace(image.reference, name=output.name).save(kept)
-            _publish(file, output, image.data, destination)
         except (InputError, OSError) as error:
             yield Outcome(file, error=str(error))
             continue
@@ -173,6 +175,7 @@ def _journal(
         "deployment": hardener.deployment.digest,
         "preset": hardener.preset,
         "strength": hardener.budget.strength,
+        "negatives": hardener.negatives_digest,
         "steps": hardener.steps,
         "format": format,
         "quality": quality,
@@ -180,10 +183,22 @@ def _journal(
     return Journal(destination.path / JOURNAL, settings)
 
 
-def _complete(record: Any) -> bool:
-    return isinstance(record, dict) and {"source", "sha256", "report"} <= record.keys()
+def _finished(journal: Journal) -> dict[tuple[str, str], HardeningReport]:
+    """By name and digest of their sources; a record that is not whole counts as not done."""
+    found = {}
+    for record in journal.records():
+        with suppress(TypeError, KeyError, AttributeError):
+            found[record["source"], record["sha256"]] = _report(record["report"])
+    return found
+
+
+def _is_there(report: HardeningReport, with_reference: bool) -> bool:
+    """Whether what was written then is still there, with all that is asked for now."""
+    files = [report.output, *([report.reference] if with_reference else [])]
+    return all(file is not None and Path(file).exists() for file in files)
 
 
 def _report(data: dict[str, Any]) -> HardeningReport:
     radii = {name: Radii(**found) for name, found in data["radii"].items()}
-    return HardeningReport(**{**data, "radii": radii})
+    psnr = math.inf if data["psnr"] is None else data["psnr"]
+    return HardeningReport(**{**data, "radii": radii, "psnr": psnr})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -11,6 +13,7 @@ from typing import Any, Literal, get_args
 
 import torch
 
+from dualshield.checks import NUMBER, require
 from dualshield.errors import InputError
 from dualshield.hardening import gradient, linear, paper
 from dualshield.hardening.carrier import Carrier
@@ -81,8 +84,8 @@ class HardeningReport:
         return f"{down(self.radius_before, 3)} -> {down(self.radius_after, 3)}{note}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return asdict(self)
+        """Plain values, ready for JSON; an unchanged image has no PSNR."""
+        return {**asdict(self), "psnr": self.psnr if math.isfinite(self.psnr) else None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +124,8 @@ class Hardener:
             raise InputError(f"a Hardener takes a deployment, as from deploy('pdq'), not {type(deployment).__name__}")
         if preset not in get_args(Preset):
             raise InputError(f"unknown preset {preset!r}: use one of {', '.join(get_args(Preset))}")
+        require("strength", strength, *NUMBER)
+        require("steps", steps, int, or_none=True)
         if steps is not None and not 1 <= steps <= 100_000:
             raise InputError(f"steps {steps} is not between 1 and 100000")
         for member in deployment.members:
@@ -142,6 +147,14 @@ class Hardener:
         self.negatives = [] if self.strategy == "linear" else [p.to(device) for p in negatives(negatives_folder)]
 
     @property
+    def negatives_digest(self) -> str:
+        """What tells these unrelated images from others."""
+        digest = hashlib.sha256()
+        for pixels in self.negatives:
+            digest.update(pixels.cpu().numpy().tobytes())
+        return digest.hexdigest()
+
+    @property
     def strategy(self) -> Literal["paper", "linear", "gradient"]:
         """How the perturbation is found."""
         if self.preset != "perceptual":
@@ -160,6 +173,8 @@ class Hardener:
         progress: Progress = lambda what, done, total: None,
     ) -> HardenedImage:
         """Harden one file; nothing is written. Radii are those of the reference that comes with the result."""
+        require("noise", noise, GaussianSource, or_none=True)
+        require("quality", quality, int, or_none=True)
         noise = noise or GaussianSource.secret()
         publication = Publication.open(file)
         # Whatever the format cannot do fails here, not after the optimisation.

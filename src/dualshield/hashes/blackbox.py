@@ -41,6 +41,8 @@ class BlackBox(torch.nn.Module):
     def __init__(self, function: Callable[[Any], Any], name: str, bits: int, takes: Takes) -> None:
         super().__init__()
         self.function, self.name, self.bits, self.takes = function, name, bits, takes
+        who = getattr(function, "calls", None) or f"{function.__module__}.{getattr(function, '__qualname__', '')}"
+        self.calls = f"{who} with an {takes}"
 
     @torch.no_grad()
     def forward(self, features: torch.Tensor) -> torch.Tensor:

@@ -53,6 +53,8 @@ class Command:
         self.name, self.timeout = name, timeout
         # Absolute, so that it stays the same program wherever the process goes.
         self.command = [str(Path(found).absolute()), *command[1:]]
+        # Names of files, not where they lie on this machine.
+        self.calls = " ".join(Path(part).name if Path(part).is_absolute() else part for part in self.command)
 
     def __call__(self, image: Image.Image) -> str:
         with tempfile.TemporaryDirectory(prefix="dualshield-") as folder:

@@ -36,6 +36,7 @@ from __future__ import annotations
 import re
 import warnings
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -112,7 +113,7 @@ def load_card(file: Path) -> PerceptualHash:
         network=network,
         threshold=threshold,
         about=about,
-        weights={model_path.name: digest, **arrays},
+        weights=_by_name([("model", model_path, digest), *arrays]),
     )
 
 
@@ -126,13 +127,21 @@ def _load_command(card: Card, *, name: str, **options: Any) -> PerceptualHash:
     if not 0 < timeout <= MAX_TIMEOUT:
         raise card.wrong("timeout", f"expected seconds up to {MAX_TIMEOUT:g}, got {timeout:g}")
     side = card.whole("side", CANONICAL_SIZE) if "side" in card.data else CANONICAL_SIZE
-    command, weights = list(parts), {}
+    command, files = list(parts), []
     for i, part in enumerate(parts):
         if part.startswith(("./", "../")) or (i == 0 and "/" in part):
             path = card.beside(part, "command")
             command[i] = str(path.absolute())
-            weights[path.name] = card.digest_of(path, "command")
-    return command_hash(command, name=name, timeout=timeout, side=side, weights=weights, **options)
+            files.append((f"argument {i}", path, card.digest_of(path, "command")))
+    return command_hash(command, name=name, timeout=timeout, side=side, weights=_by_name(files), **options)
+
+
+def _by_name(files: Iterable[tuple[str, Path, str]]) -> dict[str, str]:
+    """Digests under the names of their files; of two with the same name, the second has its role before it."""
+    found: dict[str, str] = {}
+    for role, path, digest in files:
+        found[path.name if path.name not in found else f"{role}: {path.name}"] = digest
+    return found
 
 
 def _front_end(card: Card) -> FrontEnd:
@@ -185,11 +194,11 @@ def _load_model(card: Card, path: Path) -> nn.Module:
     return model
 
 
-def _projection(card: Card, bits: int) -> tuple[torch.Tensor | None, torch.Tensor | None, dict[str, str]]:
+def _projection(card: Card, bits: int) -> tuple[torch.Tensor | None, torch.Tensor | None, list[tuple[str, Path, str]]]:
     """Matrix and mean, if the card has them, and the sha256 of their files."""
     data = card.data.get("projection")
     if data is None:
-        return None, None, {}
+        return None, None, []
     spec = Card(card.file, data, {"matrix", "mean"}, "projection: ")
     matrix = _read_array(spec, "matrix")
     if matrix.ndim != 2 or matrix.shape[0] != bits:
@@ -199,7 +208,7 @@ def _projection(card: Card, bits: int) -> tuple[torch.Tensor | None, torch.Tenso
         mean = _read_array(spec, "mean").reshape(-1)
         if mean.shape[0] != matrix.shape[1]:
             raise spec.wrong("mean", f"{mean.shape[0]} numbers for a matrix of {matrix.shape[1]} columns")
-    return matrix, mean, {spec.path(field).name: spec.digest(field) for field in spec.data}
+    return matrix, mean, [(field, spec.path(field), spec.digest(field)) for field in sorted(spec.data)]
 
 
 def _read_array(spec: Card, field: str) -> torch.Tensor:

@@ -78,6 +78,7 @@ class PerceptualHash:
             "bits": self.bits,
             "input": self._input,
             "front_end": self.front_end.digest,
+            "calls": str(getattr(self.network, "calls", "")),  # of a black box: whom it asks, and how
             "weights": weights,
         }
 

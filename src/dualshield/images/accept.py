@@ -45,6 +45,8 @@ def as_image(source: ImageLike, name: str | None = None) -> CanonicalImage:
     A canonical image is returned as it is, or under another ``name`` if one is given. Transparency is laid over
     white, grey is repeated. ImageError says what was wrong, also with the type.
     """
+    if not isinstance(name, str | None):
+        raise image_error("<image>", f"its name is of type {type(name).__name__}", "give text")
     if isinstance(source, CanonicalImage):
         return source if name is None else replace(source, name=name)
     return canonicalise(_decoded(source, name))

@@ -47,7 +47,7 @@ _LEAST_OPACITY = 0.25
 
 def published_suffix(file: str | os.PathLike[str], format: Format) -> str:
     """What the name of the published ``file`` ends with."""
-    return {"png": ".png", "jpeg": ".jpg"}.get(format) or Path(file).suffix or ".png"
+    return {"png": ".png", "jpeg": ".jpg"}.get(format, Path(file).suffix)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,8 +87,9 @@ class Publication:
         return cls(canonical, opacity, size, decoded.format, data, multiple, lossless)
 
     def suffix(self, format: Format) -> str:
-        """What the published file's name ends with."""
-        return published_suffix(self.canonical.name, format)
+        """What the published file's name ends with; bytes without a name are named by their format."""
+        own = Path(self.canonical.name).suffix or f".{self.format.lower().replace('jpeg', 'jpg')}"
+        return published_suffix(f"file{own}", format)
 
     def check(self, format: Format = "keep", quality: int | None = None) -> str:
         """The format that `encode` will write; refuses before a long computation what it would refuse after."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from dualshield.checks import NUMBER, PATH, require
 from dualshield.errors import ImageError, InputError
 from dualshield.hashes import DEFAULT_HASH
 from dualshield.images import ImageLike, as_image
@@ -43,6 +44,12 @@ def calibrate(
     are finished are kept in the ``journal`` until the profile is written. ``unreadable`` is told of photos that cannot
     be read, which are then passed over; without it they are an error.
     """
+    require("plan", plan, CalibrationPlan, or_none=True)
+    require("threshold", threshold, *NUMBER, or_none=True)
+    require("false-match rate", fpr, *NUMBER, or_none=True)
+    require("journal", journal, *PATH, or_none=True)
+    if not isinstance(photos, Iterable) or isinstance(photos, str | bytes):
+        raise InputError(f"photos is of type {type(photos).__name__}; give several images")
     if threshold is not None and fpr is not None:
         raise InputError("give either a threshold or a false-match rate, not both")
     plan = plan or CalibrationPlan()

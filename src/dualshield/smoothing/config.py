@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from dualshield.checks import require
 from dualshield.errors import InputError
 from dualshield.smoothing.reference import ReferenceMode
 from dualshield.smoothing.sampler import NoiseKind
@@ -16,7 +17,9 @@ MAX_DRAWS = 100_000_000
 DEFAULT_N = 5000
 DEFAULT_ALPHA = 1e-3
 DEFAULT_BANK = 101
-MAX_SIGMA = 1000
+MIN_SIGMA, MAX_SIGMA = 1e-6, 1000
+# Below this the inverse functions behind a bound are not accurate any more.
+MIN_ALPHA = 1e-30
 
 
 @dataclass(frozen=True)
@@ -41,13 +44,17 @@ class MatcherConfig:
     sigma_grid: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
+        require("sigma", self.sigma, int, float, str)
+        require("sigma grid", self.sigma_grid, tuple)
         for sigma in (*([] if self.sigma == "auto" else [self.sigma]), *self.sigma_grid):
-            if not (_is_number(sigma) and 0 < sigma <= MAX_SIGMA):
-                raise InputError(f"sigma {sigma} is not in (0, {MAX_SIGMA}]; it is in units of the pixel range [0, 1]")
+            if not (_is_number(sigma) and MIN_SIGMA <= sigma <= MAX_SIGMA):
+                raise InputError(
+                    f"sigma {sigma} is not in [{MIN_SIGMA:g}, {MAX_SIGMA}]; it is in units of the pixel range [0, 1]"
+                )
         if self.sigma == "auto" and not self.sigma_grid:
             raise InputError("sigma auto needs a calibrated profile with a grid of sigmas; run dualshield calibrate")
-        if not (_is_number(self.alpha) and 0 < self.alpha < 1):
-            raise InputError(f"alpha {self.alpha} is not in (0, 1)")
+        if not (_is_number(self.alpha) and MIN_ALPHA <= self.alpha < 1):
+            raise InputError(f"alpha {self.alpha} is not in [{MIN_ALPHA:g}, 1)")
         if self.threshold is not None and not (_is_number(self.threshold) and 0 <= self.threshold < 0.5):
             raise InputError(f"threshold {self.threshold} is not a bit error rate in [0, 0.5)")
         for name, value in (("n", self.n), ("n0", self.n0), ("bank size", self.bank_size)):

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from dualshield.checks import NUMBER, PATH, require
 from dualshield.errors import InputError
 from dualshield.hashes import DEFAULT_HASH, PerceptualHash, get_hash
 from dualshield.hashes.registry import split_names
@@ -76,6 +77,14 @@ def deploy(
     largest noise of the profile's grid that costs no collisions. ``for_codes`` takes what the profile has for bare
     codes of the plain hash, where there are no reference images. ``rule`` is that of the hash unless it is given.
     """
+    require("profile", profile, Profile, *PATH, or_none=True)
+    require("for_codes", for_codes, bool)
+    for name, text in (("parameters", parameters), ("on_abstain", on_abstain)):
+        require(name, text, str)
+    for name, choice in (("rule", rule), ("noise", noise), ("reference mode", reference_mode)):
+        require(name, choice, str, or_none=True)
+    require("sigma", sigma, *NUMBER, str, or_none=True)
+    require("lowpass", lowpass, int, Keep, or_none=True)
     if parameters not in get_args(Parameters):
         raise InputError(f"unknown parameters {parameters!r}: use one of {', '.join(get_args(Parameters))}")
     wanted = _Wanted(
@@ -112,7 +121,7 @@ def deploy(
         recipe = Recipe(partial(deploy, specs, **again))
     try:
         policy = Decision(on_abstain.replace("-", "_"))
-    except (ValueError, AttributeError) as error:
+    except ValueError as error:
         raise InputError(f"on abstain {on_abstain!r}: use one of match, no-match, abstain") from error
     return Deployment(members, engine, device, batch_size, policy, recipe)
 
@@ -255,6 +264,8 @@ def _starting_point(hash_: PerceptualHash, profile: Profile | None, wanted: _Wan
         return MatcherConfig(sigma=UNCALIBRATED_SIGMA)
     lowpass = profile.lowpass if isinstance(wanted.lowpass, Keep) else wanted.lowpass
     if wanted.for_codes:
+        if wanted.sigma == "auto":
+            raise InputError("sigma auto needs a reference image; with a bare code give sigma as a number")
         config = profile.external_config()
         if wanted.sigma is None and not isinstance(wanted.lowpass, Keep) and lowpass != config.lowpass:
             raise InputError("a bare code behind another low-pass than the profile's needs sigma as a number")

@@ -28,7 +28,7 @@ from dualshield.hashes.contract import PerceptualHash
 from dualshield.images import RADIUS_SPACE, ImageLike, as_image
 from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.detection import MISSED
-from dualshield.smoothing.engines import Engine, check_device, check_engine, make_engine, require_function
+from dualshield.smoothing.engines import Engine, EnginePool, check_device, check_engine, make_engine, require_function
 from dualshield.smoothing.matcher import SmoothedMatcher, what_engines_read
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.profile import Profile
@@ -39,6 +39,7 @@ from dualshield.smoothing.statistics import Decision
 logger = logging.getLogger(__name__)
 
 MAX_MEMBERS = 8
+MOST_TOLD = 300
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +60,11 @@ class Member:
                 f"the profile was measured for hash {profile.hash} {profile.hash_version}, not for {self.hash.name} "
                 f"{self.hash.version}; calibrate this one"
             )
+
+    @property
+    def is_differentiable(self) -> bool:
+        """Whether it has gradients that lead to its decisions; those of a native rule do not."""
+        return self.hash.rule == "hamming" and self.hash.is_differentiable
 
     @property
     def false_matches(self) -> float | None:
@@ -105,7 +111,7 @@ class Deployment:
     on_abstain: Decision = Decision.ABSTAIN  # what to say of a query whose votes prove nothing
     recipe: Recipe | None = None  # how to make it again in another process, where it came from names
     # Engines in use, shared with deployments that were derived from this one.
-    _engines: dict[tuple[object, ...], Engine] = field(default_factory=dict, repr=False)
+    _engines: EnginePool = field(default_factory=EnginePool, repr=False)
 
     def __post_init__(self) -> None:
         check_device(self.device)
@@ -147,7 +153,7 @@ class Deployment:
     @property
     def is_differentiable(self) -> bool:
         """Whether it can be hardened for, and attacked by gradients."""
-        return all(member.hash.is_differentiable for member in self.members)
+        return all(member.is_differentiable for member in self.members)
 
     @property
     def false_matches(self) -> float | None:
@@ -169,6 +175,7 @@ class Deployment:
                     "hash": member.hash.identity,
                     "rule": member.hash.rule,
                     "boundary": float(member.voting.boundary),
+                    "plain_boundary": float(member.hash.boundary),
                     **{k: v for k, v in asdict(member.config).items() if k != "threshold"},
                 }
                 for member in self.members
@@ -204,9 +211,19 @@ class Deployment:
 
     # -- what it does ------------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def matchers(self) -> tuple[SmoothedMatcher, ...]:
-        """One per member, with their engines running."""
+        """One per member, with their engines running in this process."""
+        process = self._engines.process()
+        if process not in self._started:
+            self._started[process] = self._start()
+        return self._started[process]
+
+    @cached_property
+    def _started(self) -> dict[int, tuple[SmoothedMatcher, ...]]:
+        return {}
+
+    def _start(self) -> tuple[SmoothedMatcher, ...]:
         count = len(self.members)
         return tuple(
             SmoothedMatcher(
@@ -223,20 +240,22 @@ class Deployment:
     def _running(self, member: Member) -> Engine:
         hash_ = member.hash.to(self.device).with_lowpass(member.config.lowpass)
         reads = what_engines_read(hash_, member.config)
-        key = (hash_.name, hash_.lowpass, reads, self.engine, self.device, self.batch_size)
-        if key not in self._engines:
+        key = (hash_.identity["name"], id(hash_.network), hash_.lowpass, reads, self.engine, self.batch_size)
+
+        def start(engine: str) -> Engine:
             if member.warning:
                 logger.warning("%s", member.warning)
-            engine = make_engine(hash_, self.engine, self.device, self.batch_size, reads=reads)
-            require_function(engine, hash_)
-            self._engines[key] = engine
-        return self._engines[key]
+            started = make_engine(hash_, engine, self.device, self.batch_size, reads=reads)
+            require_function(started, hash_, clipped=member.config.noise == "clipped")
+            return started
+
+        return self._engines.get(key, self.engine, start)
 
     def enroll(self, image: ImageLike, name: str | None = None) -> Reference:
         """Prepare a reference: a function of the image's pixels and this deployment, and of nothing else."""
-        found = as_image(image)
-        members = tuple(matcher.enroll(found.pixels) for matcher in self.matchers)
-        return Reference(found.name if name is None else name, members)
+        matchers = self.matchers  # first of all: in a forked process this makes torch usable
+        found = as_image(image, name)
+        return Reference(found.name, tuple(matcher.enroll(found.pixels) for matcher in matchers))
 
     def enroll_code(self, code: torch.Tensor | str, name: str = "code") -> Reference:
         """A bare code of the plain hash, as bits or in hex, from a list that has no images."""
@@ -251,6 +270,8 @@ class Deployment:
         started = time.perf_counter()
         self.check(reference)
         image = as_image(query)
+        if not isinstance(noise, GaussianSource | None):
+            raise InputError(f"noise is a GaussianSource, not {type(noise).__name__}")
         noise = noise or GaussianSource.secret()
         results = tuple(
             matcher.match(kept, image.pixels, noise.fork(f"member {matcher.hash.name}"))
@@ -268,6 +289,7 @@ class Deployment:
             radius_detected=detected,
             radius_space=RADIUS_SPACE,
             radius_upload=None if norm is None else radius / norm,
+            on_abstain=self.on_abstain,
             alpha=self.alpha,
             target_radius=self.target_radius,
             noise_source=noise.origin,
@@ -297,7 +319,7 @@ class Deployment:
                 f"reference {reference.name} was enrolled for hash {theirs}, not for {self.name}: enrol it again"
             )
         for matcher, kept in zip(self.matchers, reference.members, strict=True):
-            difference = _difference(kept, matcher.terms)
+            difference = _difference(kept, matcher.terms) or _misshapen(kept, matcher.code_like)
             if difference:
                 raise UnusableReferenceError(
                     f"reference {reference.name} was enrolled for {theirs} with another configuration ({difference}): "
@@ -310,11 +332,24 @@ def _difference(kept: MemberReference, terms: dict[str, Any]) -> str:
     if kept.terms is terms:
         return ""
     parts = [
-        f"{name} {canonical_json(kept.terms.get(name))}, here {canonical_json(value)}"
+        f"{name} {_short(kept.terms.get(name))}, here {_short(value)}"
         for name, value in terms.items()
         if canonical_json(kept.terms.get(name)) != canonical_json(value)
     ]
     return "; ".join(parts)
+
+
+def _short(value: Any) -> str:
+    text = canonical_json(value)
+    return text if len(text) <= MOST_TOLD else f"{text[:MOST_TOLD]}..."
+
+
+def _misshapen(kept: MemberReference, expected: torch.Tensor) -> str:
+    """Codes from a file may say that they belong here and yet not be what the hash compares."""
+    codes = [kept.plain, kept.code, *([] if kept.bank is None else [kept.bank[0]])]
+    if all(code.shape == expected.shape and code.dtype == expected.dtype for code in codes):
+        return ""
+    return f"its codes have {codes[1].numel()} values, here {expected.numel()}"
 
 
 def joint(results: Sequence[MemberResult]) -> tuple[Decision, float, float]:

@@ -12,6 +12,7 @@ Both procedures answer the more often the larger p is, so one p* covers all larg
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -46,7 +47,7 @@ def least_for_fixed(n0: int, n: int, alpha: float, missed: float, *, matched: bo
     ``matched``: whether that class is a match; a tie of the selecting votes is none. ``or_abstain``: abstentions count
     as this answer too, because the deployment turns them into it.
     """
-    certifies = next((k for k in _from_half(n) if clopper_pearson_lower(k, n, alpha) > 0.5), n + 1)
+    certifies = bisect_left(range(n + 1), True, key=lambda k: clopper_pearson_lower(k, n, alpha) > 0.5)
     # How many selecting votes each class needs: more than half for a match, at least half for a non-match.
     needs = {True: n0 // 2 + 1, False: (n0 + 1) // 2}
 
@@ -72,10 +73,6 @@ def least_for_sequential(limit: int, alpha: float, missed: float, *, or_abstain:
         return 1 - min(wrong + (open_ if limit > HORIZON else 0.0), level)
 
     return _least(answers, missed)
-
-
-def _from_half(n: int) -> range:
-    return range(n // 2, n + 1)
 
 
 def _at_least(k: int, n: int, p: float) -> float:

@@ -8,13 +8,16 @@ one is being computed, so noise generation overlaps with inference and memory do
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, Protocol, get_args
 
 import torch
 
+from dualshield.checks import require
 from dualshield.errors import DualShieldError, InputError
 from dualshield.hashes.contract import PerceptualHash
+from dualshield.images.frontend import CANONICAL_SIZE
 
 logger = logging.getLogger(__name__)
 
@@ -93,14 +96,17 @@ def make_engine(
 
 def check_engine(name: str, batch_size: int | None) -> None:
     """Refuse what there is not, before anything is loaded."""
+    require("engine", name, str)
+    require("batch size", batch_size, int, or_none=True)
     if name not in get_args(EngineName):
         raise InputError(f"unknown engine {name!r}: use one of {', '.join(get_args(EngineName))}")
-    if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
-        raise InputError(f"batch size {batch_size} is not a whole number of at least 1")
+    if batch_size is not None and batch_size < 1:
+        raise InputError(f"batch size {batch_size} is below 1")
 
 
 def check_device(device: str) -> None:
     """Refuse what torch cannot compute on, before anything is loaded."""
+    require("device", device, str)
     try:
         kind = torch.device(device).type
     except RuntimeError as error:
@@ -111,41 +117,90 @@ def check_device(device: str) -> None:
         raise InputError(f"device {device!r} is not supported: use cpu or cuda")
 
 
-def require_function(engine: Engine, hash_: PerceptualHash) -> None:
+class EnginePool:
+    """Engines of this process, each made once.
+
+    A forked process has none of its parent's threads: the engines it inherits would wait for them for ever. There
+    torch is told to use one thread, and engines are made anew, without OpenVINO.
+    """
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._engines: dict[object, Engine] = {}
+        self._forked = False
+        self._inherited: list[object] = []  # kept, because to destroy them would wait for their threads
+
+    def process(self) -> int:
+        """Where we are; in a process that was forked since, everything starts anew."""
+        if self._process != os.getpid():
+            self._process, self._forked = os.getpid(), True
+            self._inherited.append(self._engines)
+            self._engines = {}
+            torch.set_num_threads(1)
+        return self._process
+
+    def get(self, key: object, name: str, start: Callable[[str], Engine]) -> Engine:
+        """The engine under that key, which ``start`` makes where it is not running yet."""
+        self.process()
+        if self._forked and name == "openvino":
+            raise InputError("OpenVINO cannot be used in a forked process: spawn it instead, or use engine torch")
+        if key not in self._engines:
+            self._engines[key] = start("torch" if self._forked else name)
+        return self._engines[key]
+
+
+PROBES = 8
+
+
+def require_function(engine: Engine, hash_: PerceptualHash, *, clipped: bool = False) -> None:
     """Refuse a network whose margins of an input change from call to call, or with what else is in the batch.
 
-    Votes are i.i.d. only where a hash is one fixed function of the image. Some inputs are computed twice, and in other
-    company. Black boxes are asked one image at a time, and twice when they are loaded.
+    Votes are i.i.d. only where a hash is one fixed function of the image. Some inputs are computed twice, in other
+    company, and alone. ``clipped``: noisy images stay within [0, 1], so these are what is tried. Black boxes are asked
+    one image at a time, and twice when they are loaded.
     """
     if hash_.is_black_box:
         return
-    generator = torch.Generator().manual_seed(0)
-    probes = 0.5 + 0.25 * torch.randn(3, *hash_.front_end.core_shape, generator=generator)
-    if engine.reads == "features":
-        probes = hash_.front_end.expansion()(probes)
-    size = min(2, engine.batch_size)
+    probes = _probes(hash_, engine.reads, clipped)
+    size = min(PROBES, engine.batch_size)
 
     def margins(start: int, end: int) -> torch.Tensor:
         try:
-            return torch.cat(list(engine.run([probes[start:end]]))).cpu()
+            found = torch.cat(list(engine.run([probes[start:end]]))).cpu()
         except DualShieldError:
             raise
         except Exception as error:  # a foreign network raises whatever it likes
             why = f"{type(error).__name__}: {error}"
             raise InputError(f"hash {hash_.name}: its network cannot be run ({why})") from error
+        if not found.is_floating_point():
+            raise InputError(f"hash {hash_.name}: its network gives {found.dtype} instead of margins")
+        return found
 
     first = margins(0, size)
     if not bool(torch.isfinite(first).all()):
         raise InputError(f"hash {hash_.name}: its network gives numbers that are not finite; it cannot be certified")
-    tolerance = 1e-3 * float(first.abs().max()) + 1e-6
+    # What rounding may do: little beside each bit's own margins, and next to nothing beside the largest of all.
+    tolerance = 1e-3 * first.abs().max(0).values + 1e-7 * first.abs().max()
     for what, expected, (start, end) in (
         ("call to call", first, (0, size)),
         ("batch to batch", first[size - 1 :], (size - 1, 2 * size - 1)),
         ("batch to batch", first[:1], (0, 1)),
     ):
         found = margins(start, end)[: len(expected)]
-        if not float((expected - found).abs().max()) <= tolerance:
+        if not bool(((expected - found).abs() <= tolerance).all()):
             raise InputError(
                 f"hash {hash_.name}: its network answers the same input differently from {what}, so its votes would "
                 "not be independent and no certificate would hold; take out what is random or depends on the batch"
             )
+
+
+def _probes(hash_: PerceptualHash, reads: Reads, clipped: bool) -> torch.Tensor:
+    """Some inputs of an engine, like those it will see: noisy cores, or what valid images give."""
+    generator, front_end = torch.Generator().manual_seed(0), hash_.front_end
+    if not clipped:
+        cores = 0.5 + 0.25 * torch.randn(2 * PROBES - 1, *front_end.core_shape, generator=generator)
+        return cores if reads == "core" else front_end.expansion()(cores)
+    coarse = torch.rand(2 * PROBES - 1, 3, 16, 16, generator=generator)
+    pixels = torch.nn.functional.interpolate(coarse, size=(CANONICAL_SIZE, CANONICAL_SIZE))
+    see = front_end.core if reads == "core" else front_end
+    return torch.stack([see(image) for image in pixels])

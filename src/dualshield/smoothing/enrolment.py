@@ -42,7 +42,7 @@ def enrolment_terms(hash_: PerceptualHash, config: MatcherConfig) -> dict[str, A
     """
     return {
         "hash": hash_.identity,
-        "rule": hash_.rule,
+        "rule": hash_.rule if hash_.native is None or hash_.rule == "hamming" else f"native: {hash_.native.about}",
         "boundary": float(hash_.boundary),
         "lowpass": config.lowpass,
         "noise": config.noise,

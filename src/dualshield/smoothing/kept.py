@@ -34,12 +34,15 @@ from dualshield.smoothing.reference import MemberReference, Reference
 
 FORMAT, VERSION = "dualshield-reference", 1
 SUFFIX = ".dsref"
-MAX_BYTES = 32 * 2**20
+MAX_BYTES = 16 * 2**20
 MAX_MEMBERS = 64
 MAX_BITS = 2**20
 MAX_NUMBERS = 2**22
+MAX_TEXT = 1000
+MAX_WEIGHTS, MAX_SIGMAS = 100, 1000
 PIXELS = (3, CANONICAL_SIZE, CANONICAL_SIZE)
 MEMBER_FIELDS = {"terms", "sigma", "plain", "code", "bank", "pixels", "bare"}
+HASH = {"name": str, "version": str, "bits": int, "input": str, "front_end": str, "calls": str, "weights": dict}
 TERMS = {
     "hash": dict,
     "rule": str,
@@ -73,13 +76,14 @@ def load_reference(file: Path) -> Reference:
     """Read and check it."""
     raw = read_limited(file, MAX_BYTES, UnusableReferenceError)
     try:
-        data = json.loads(raw, parse_constant=_no_constant)
+        data = json.loads(raw, parse_constant=_no_constant, parse_float=_finite)
         reference = _read(data)
+        fits = data["fingerprint"] == reference.fingerprint
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError, CodeError) as error:
         raise UnusableReferenceError(
             f"{file} is not a reference of ours that can be used ({_reason(error)}); enrol the image again"
         ) from error
-    if data["fingerprint"] != reference.fingerprint:
+    if not fits:
         raise UnusableReferenceError(
             f"{file} is damaged: its fingerprint does not fit its contents; enrol the image again"
         )
@@ -89,10 +93,10 @@ def load_reference(file: Path) -> Reference:
 def _read(data: Any) -> Reference:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise ValueError(f"it does not say that it is a {FORMAT}")
-    if data["version"] != VERSION:
+    if data["version"] != VERSION or isinstance(data["version"], bool):
         raise ValueError(f"version {data['version']!r} of the format; this DualShield reads {VERSION}")
-    if not isinstance(data["name"], str) or not isinstance(data["fingerprint"], str):
-        raise TypeError("name and fingerprint are not text")
+    if not isinstance(data["name"], str) or not isinstance(data["fingerprint"], str) or len(data["name"]) > MAX_TEXT:
+        raise TypeError("name and fingerprint are not text of a sensible length")
     members = data["members"]
     if not isinstance(members, list) or not 1 <= len(members) <= MAX_MEMBERS:
         raise TypeError("no list of members")
@@ -108,16 +112,21 @@ def _member(data: Any) -> MemberReference:
         raise ValueError(f"sigma {sigma!r} is not one of those it was enrolled for")
     code, plain = _code(data["code"]), _code(data["plain"])
     bits = terms["hash"]["bits"]
-    if terms["rule"] == "hamming" and any(c.dtype != torch.bool or len(c) != bits for c in (code, plain)):
+    if terms["rule"] == "hamming" and (code.dtype != torch.bool or len(code) != bits):
         raise ValueError(f"its codes do not have the {bits} bits of its hash")
-    if any(c.ndim != 1 or c.shape != code.shape or c.dtype != code.dtype for c in (code, plain)):
+    if (code.dtype == torch.bool) != (terms["rule"] == "hamming"):
+        raise ValueError("its codes are not of the kind that its rule compares")
+    if code.ndim != 1 or plain.shape != code.shape or plain.dtype != code.dtype:
         raise ValueError("its codes do not have the same shape")
     expected = {"code": (False, False), "bank": (True, False), "paired": (False, True)}[terms["mode"]]
     if (bank is not None, pixels is not None) != expected:
         raise ValueError(f"it does not hold what a reference of mode {terms['mode']} needs")
     if not isinstance(data["bare"], bool):
         raise TypeError(f"bare is {data['bare']!r}")
-    return MemberReference(terms, sigma, plain, code, _bank(bank, code), _pixels(pixels), data["bare"])
+    if data["bare"] and (terms["mode"], terms["sigmas"]) != ("code", [sigma]):
+        raise ValueError("a bare code has one sigma, and no bank or image")
+    entries = _bank(bank, data["code"], code.numel(), terms["draws"])
+    return MemberReference(terms, sigma, plain, code, entries, _pixels(pixels), data["bare"])
 
 
 def _check_terms(terms: Any) -> None:
@@ -126,24 +135,36 @@ def _check_terms(terms: Any) -> None:
     for name, kind in TERMS.items():
         if not isinstance(terms[name], kind) or isinstance(terms[name], bool):
             raise TypeError(f"{name} {terms[name]!r} is of the wrong kind")
-    hash_ = terms["hash"]
-    if not all(isinstance(hash_.get(name), str) for name in ("name", "version")):
-        raise TypeError("its hash has no name and version")
-    if not isinstance(hash_.get("bits"), int) or not 1 <= hash_["bits"] <= MAX_BITS:
-        raise ValueError(f"a hash of {hash_.get('bits')!r} bits")
-    if not terms["sigmas"] or not all(isinstance(sigma, float) for sigma in terms["sigmas"]):
+    hash_, weights = terms["hash"], terms["hash"].get("weights")
+    if set(hash_) != set(HASH) or not all(isinstance(hash_[name], kind) for name, kind in HASH.items()):
+        raise TypeError(f"its hash needs the fields {', '.join(HASH)} and no other")
+    texts = [*weights, *weights.values(), *(value for value in hash_.values() if isinstance(value, str)), terms["rule"]]
+    if len(weights) > MAX_WEIGHTS or not all(isinstance(text, str) and len(text) <= MAX_TEXT for text in texts):
+        raise ValueError("its hash is described at a length that no hash needs")
+    if isinstance(hash_["bits"], bool) or not 1 <= hash_["bits"] <= MAX_BITS:
+        raise ValueError(f"a hash of {hash_['bits']!r} bits")
+    sigmas = terms["sigmas"]
+    if not 1 <= len(sigmas) <= MAX_SIGMAS or not all(isinstance(sigma, float) for sigma in sigmas):
         raise TypeError("its sigmas are not numbers")
 
 
-def _bank(entries: Any, code: torch.Tensor) -> torch.Tensor | None:
+def _bank(entries: Any, code: str, numbers: int, draws: int) -> torch.Tensor | None:
+    """Codes that look like ``code``, and together are not too many: checked before any of them is unpacked."""
     if entries is None:
         return None
-    if not isinstance(entries, list) or not entries:
-        raise TypeError("its bank is not a list of codes")
-    codes = [_code(entry) for entry in entries]
-    if any(entry.shape != code.shape or entry.dtype != code.dtype for entry in codes):
+    if not isinstance(entries, list) or len(entries) != draws or not entries:
+        raise TypeError(f"its bank is not a list of {draws} codes")
+    if len(entries) * numbers > MAX_NUMBERS:
+        raise ValueError("its bank is larger than any that is enrolled")
+    kind = _kind(code)
+    if not all(isinstance(entry, str) and _kind(entry) == kind for entry in entries):
         raise ValueError("its bank holds codes of another shape")
-    return torch.stack(codes)
+    return torch.stack([_code(entry) for entry in entries])
+
+
+def _kind(text: str) -> str:
+    """What a code says before its values: how many there are."""
+    return text.rpartition(":")[0]
 
 
 def _pixels(text: Any) -> torch.Tensor | None:
@@ -152,6 +173,8 @@ def _pixels(text: Any) -> torch.Tensor | None:
     pixels = _code(text)
     if pixels.shape != PIXELS or pixels.dtype != torch.float32:
         raise ValueError("its image does not have the canonical shape")
+    if not (float(pixels.min()) >= 0 and float(pixels.max()) <= 1):
+        raise ValueError("its image has pixels outside [0, 1]")
     return pixels
 
 
@@ -228,6 +251,13 @@ def _whole(text: str, most: int) -> int:
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not a number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:20]} is too large a number")
+    return value
 
 
 def _reason(error: Exception) -> str:

@@ -20,6 +20,7 @@ import torch
 from dualshield.errors import InputError
 from dualshield.hashes.codes import bit_error_rate
 from dualshield.hashes.contract import PerceptualHash
+from dualshield.images.frontend import CANONICAL_SIZE
 from dualshield.smoothing.clipped import gaussian_limit
 from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.detection import MISSED, detected_radius, least_for_fixed, least_for_sequential
@@ -91,6 +92,13 @@ class SmoothedMatcher:
         kept = bank if config.reference_mode == "bank" else None
         return MemberReference(self.terms, float(sigma), plain, majority(bank), bank=kept)
 
+    @cached_property
+    def code_like(self) -> torch.Tensor:
+        """A code of the shape and type that this hash compares."""
+        if self.hash.rule == "hamming":
+            return torch.zeros(self.hash.bits, dtype=torch.bool)
+        return self.plain_hash.code(torch.full((3, CANONICAL_SIZE, CANONICAL_SIZE), 0.5))
+
     def enroll_code(self, code: torch.Tensor) -> MemberReference:
         """A bare code from an external hash list: no image is needed."""
         if self.hash.rule == "native":
@@ -134,6 +142,7 @@ class SmoothedMatcher:
             if by_bits
             else float(self.hash.distances(reference.plain, plain)),
             threshold=self.hash.threshold if by_bits else self.hash.boundary,
+            bits=self.hash.bits,
             votes=found.votes,
             draws=found.draws,
             p_lower=found.p_lower,

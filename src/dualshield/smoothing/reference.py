@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 import torch
 
+from dualshield.checks import PATH, require
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.sampler import Sampler
 
@@ -142,6 +143,7 @@ class Reference:
         """Write it to a file, by custom one that ends in .dsref; an old file is replaced as a whole or not at all."""
         from dualshield.smoothing.kept import save_reference
 
+        require("file", file, *PATH)
         save_reference(self, Path(file))
 
     @staticmethod
@@ -149,6 +151,7 @@ class Reference:
         """Read what ``save`` wrote. Nothing in the file is executed, and everything in it is checked."""
         from dualshield.smoothing.kept import load_reference
 
+        require("file", file, *PATH)
         return load_reference(Path(file))
 
 

@@ -3,7 +3,7 @@
 Two radii, two statements, both with confidence 1 - alpha over the noise of this run:
 
 * ``radius``: for every shorter change of the query the majority of votes stays on the same side. The opposite answer is
-  excluded (a run gives it with probability at most alpha); an abstention is not.
+  excluded (votes prove it with probability at most alpha); an abstention is not, whatever the deployment makes of it.
 * ``radius_detected``: for every shorter change this very matcher, with its finite number of votes, still gives the
   same answer, with probability at least 0.999 on fresh noise.
 """
@@ -33,6 +33,7 @@ class MemberResult:
     rule: str
     distance: float  # of the plain hashes, no noise, no low-pass: their bit error rate, or as the native rule has it
     threshold: float  # a bit error rate, or the limit of the native rule
+    bits: int
     votes: int
     draws: int
     p_lower: float
@@ -60,6 +61,7 @@ class MatchResult:
     radius_detected: float
     radius_space: str
     radius_upload: float | None  # the certified radius in the upload's own samples, where that has a meaning
+    on_abstain: Decision  # what the deployment says of queries whose votes prove nothing
     alpha: float
     target_radius: float | None
     noise_source: Origin
@@ -100,7 +102,7 @@ class MatchResult:
 
 def psnr_of(radius: float) -> float | None:
     """In dB, of a change of that l2 length; shorter ones have more."""
-    return None if radius <= 0 else 10 * math.log10(NUMBERS / radius**2)
+    return None if radius <= 0 else 10 * math.log10(NUMBERS) - 20 * math.log10(radius)
 
 
 def grey_levels_of(radius: float) -> float:

@@ -68,7 +68,7 @@ def radius_ceiling(sigma: float, trials: int, alpha: float) -> float:
 def fixed_certificate(*, matched: bool, votes: int, draws: int, alpha: float, sigma: float) -> Certificate:
     """The second half of Algorithm 2: certify the selected class from ``draws`` fresh, independent votes."""
     p_lower = clopper_pearson_lower(votes, draws, alpha)
-    if p_lower <= 0.5:
+    if not p_lower > 0.5:
         return Certificate(Decision.ABSTAIN, votes, draws, p_lower, 0.0)
     decision = Decision.MATCH if matched else Decision.NO_MATCH
     return Certificate(decision, votes, draws, p_lower, certified_radius(p_lower, sigma))

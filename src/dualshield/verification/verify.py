@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from dualshield.checks import NUMBER, require
 from dualshield.errors import InputError
 from dualshield.hashes.contract import PerceptualHash
 from dualshield.images import RADIUS_SPACE, ImageLike, as_image
@@ -74,6 +75,7 @@ def verify(
     ``space`` canonical: perturbations of the 512 x 512 pixels in [0, 1]; input: of what the network is given (C-PDNA's
     is normalised by the deviations of ImageNet). ``rule``: by which a match is meant, the authors' or the hash's bits.
     """
+    require("tolerance", tolerance, *NUMBER)
     if not tolerance > 1:
         raise InputError(f"tolerance {tolerance} is not a factor above 1")
     started = time.perf_counter()
