@@ -343,3 +343,52 @@ def test_perturbation_alone(hardener: Hardener, photos: list[ds.CanonicalImage])
     assert steps == 1
     assert delta.shape == (3, 512, 512)
     assert torch.isfinite(delta).all()
+
+
+def test_a_run_that_now_wants_references_makes_them(quick: Hardener, photo: Path, tmp_path: Path) -> None:
+    destination = Destination(tmp_path, folder=True)
+    list(harden_files(quick, [photo], destination))
+    (outcome,) = harden_files(quick, [photo], destination, keep_references=True)
+    assert outcome.error is not None  # the image is there, and is not replaced unasked; but it is not called finished
+    again = Destination(tmp_path, overwrite=True, folder=True)
+    (outcome,) = harden_files(quick, [photo], again, keep_references=True)
+    assert outcome.error is None
+    assert reference_file(tmp_path / photo.name).exists()
+    (outcome,) = harden_files(quick, [photo], destination, keep_references=True)
+    assert outcome.skipped
+
+
+def test_a_record_that_is_not_whole_counts_as_not_done(quick: Hardener, photo: Path, tmp_path: Path) -> None:
+    destination = Destination(tmp_path, folder=True)
+    list(harden_files(quick, [photo], destination))
+    journal = tmp_path / JOURNAL
+    journal.write_text(journal.read_text().replace('"radius_detected"', '"radius_of_old"'))
+    (outcome,) = harden_files(quick, [photo], Destination(tmp_path, overwrite=True, folder=True))
+    assert outcome.error is None
+    assert not outcome.skipped
+
+
+def test_a_seeded_run_that_is_resumed_writes_what_an_uninterrupted_one_writes(
+    quick: Hardener, photo: Path, tmp_path: Path
+) -> None:
+    files = []
+    for name in ("a.jpg", "b.jpg"):
+        files.append(tmp_path / name)
+        files[-1].write_bytes(photo.read_bytes())
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    list(harden_files(quick, files, Destination(whole, folder=True), seed=4))
+    list(harden_files(quick, files[:1], Destination(parts, folder=True), seed=4))
+    list(harden_files(quick, files, Destination(parts, folder=True), seed=4))
+    for file in files:
+        assert (whole / file.name).read_bytes() == (parts / file.name).read_bytes()
+
+
+def test_an_unchanged_image_has_no_psnr_in_json(hardened: HardenedImage) -> None:
+    assert replace(hardened.report, psnr=float("inf")).to_dict()["psnr"] is None
+    assert hardened.report.to_dict()["psnr"] == hardened.report.psnr
+
+
+def test_bytes_are_named_by_their_format(quick: Hardener, photo: Path) -> None:
+    assert quick.harden(photo.read_bytes(), certify=False, noise=seeded()).suffix == ".jpg"
+    with Image.open(photo) as image:
+        assert quick.harden(image.convert("RGB"), certify=False, noise=seeded()).suffix in (".png", ".jpg")

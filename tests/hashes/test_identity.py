@@ -6,8 +6,11 @@ import hashlib
 import json
 import re
 import struct
+import warnings
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -161,3 +164,44 @@ def test_buffers_count_but_not_their_last_digits() -> None:
     assert digest(torch.zeros(3)) != digest(torch.ones(3))
     assert digest(torch.tensor([1, 2])) != digest(torch.tensor([1, 3]))
     assert digest_of_parameters(nn.Module()) is None
+
+
+def test_black_boxes_that_ask_somebody_else_are_others(tmp_path: Path) -> None:
+    """Arguments of a program, and how an image is handed over, are part of the hash."""
+    script = tmp_path / "hash.sh"
+    script.write_text("#!/bin/sh\necho 0f\n")
+    script.chmod(0o755)
+
+    def card(name: str, command: str) -> PerceptualHash:
+        file = tmp_path / name
+        file.write_text(f"name: their\nbits: 8\nside: 8\ncommand: {command}\n")
+        return get_hash(str(file))
+
+    one, two, three = (card(f"{i}.yaml", c) for i, c in enumerate(("[./hash.sh, a]", "[./hash.sh, b]", "[echo, 0f]")))
+    assert len({str(hash_.identity) for hash_ in (one, two, three)}) == 3
+    assert str(tmp_path) not in str(one.identity)
+    boxes = [black_box(lambda pixels: "0f", name="box", bits=8, side=8, takes=takes) for takes in ("image", "array")]
+    assert boxes[0].identity != boxes[1].identity
+
+
+def test_files_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
+    class Half(nn.Module):
+        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+            return pixels.flatten(1)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecated for new models, and still what existing ones are shipped in
+        torch.jit.trace(Half(), torch.rand(2, 1, 2, 2)).save(str(tmp_path / "m.pt"))  # type: ignore[no-untyped-call]
+    identities = set()
+    for seed in (1, 2):
+        for folder in ("matrix", "mean"):
+            (tmp_path / folder).mkdir(exist_ok=True)
+        rng = np.random.default_rng(seed)
+        np.save(tmp_path / "matrix" / "p.npy", rng.normal(size=(8, 4)).astype(np.float32))
+        np.save(tmp_path / "mean" / "p.npy", np.zeros(4, np.float32))  # the same in both
+        (tmp_path / "card.yaml").write_text(
+            "name: their\nbits: 8\nmodel: m.pt\ninput: {size: [2, 2], colour: grey}\n"
+            "projection: {matrix: matrix/p.npy, mean: mean/p.npy}\n"
+        )
+        identities.add(str(get_hash(str(tmp_path / "card.yaml")).identity))
+    assert len(identities) == 2

@@ -259,6 +259,12 @@ NO_FUNCTIONS: dict[str, tuple[torch.nn.Module, str]] = {
     "the mean of the batch": (Step(lambda margins: margins - margins.mean(0)), BATCHES),
     "the image before": (Step(lambda margins: margins + margins.roll(1, 0)), BATCHES),
     "statistics of the batch": (torch.nn.BatchNorm1d(32, track_running_stats=False), BATCHES),
+    "the mean of tiny margins": (Step(lambda margins: 1e-9 * (margins - margins.mean(0))), BATCHES),
+    "the mean beside one huge margin": (
+        Step(lambda margins: torch.cat([(margins - margins.mean(0))[:, 1:], 1e5 + margins[:, :1]], 1)),
+        BATCHES,
+    ),
+    "the number of images": (Step(lambda margins: margins + len(margins)), BATCHES),
     "no numbers": (Step(lambda margins: margins + torch.nan), FINITE),
     "one that is no number": (Step(lambda margins: (margins - margins[:, :1]).reciprocal().log()), FINITE),
     "infinity": (Step(lambda margins: margins / 0), FINITE),
@@ -277,6 +283,26 @@ def test_networks_that_are_no_function_of_one_image_are_refused(what: str, width
         _ = deployment.matchers
     assert "certifi" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_networks_that_give_no_margins_or_fail_are_refused() -> None:
+    def fail(margins: torch.Tensor) -> torch.Tensor:
+        raise KeyError("weights")
+
+    for step, why in ((lambda margins: margins > 0, "instead of margins"), (fail, "cannot be run .KeyError")):
+        with pytest.raises(InputError, match=why):
+            _ = deploy(ending_in(Step(step), 8), sigma=0.1).matchers
+
+
+def test_under_clipped_noise_only_valid_images_are_tried() -> None:
+    class Root(torch.nn.Module):
+        def forward(self, features: torch.Tensor) -> torch.Tensor:
+            return features.sqrt().flatten(1)[:, :32] - 0.5
+
+    hash_ = PerceptualHash("root", "1", 32, FrontEnd.identity().resize(8, 8), Root())
+    assert deploy(hash_, parameters="paper").matchers
+    with pytest.raises(InputError, match="not finite"):
+        _ = deploy(hash_, sigma=0.1).matchers
 
 
 @pytest.mark.parametrize("engine", ["torch", "openvino"])

@@ -180,7 +180,7 @@ def require_function(engine: Engine, hash_: PerceptualHash, *, clipped: bool = F
     if not bool(torch.isfinite(first).all()):
         raise InputError(f"hash {hash_.name}: its network gives numbers that are not finite; it cannot be certified")
     # What rounding may do: little beside each bit's own margins, and next to nothing beside the largest of all.
-    tolerance = 1e-3 * first.abs().max(0).values + 1e-7 * first.abs().max()
+    tolerance = 1e-3 * first.abs().max(0).values + 1e-8 * first.abs().max()
     for what, expected, (start, end) in (
         ("call to call", first, (0, size)),
         ("batch to batch", first[size - 1 :], (size - 1, 2 * size - 1)),
