@@ -9,9 +9,10 @@ import pytest
 import torch
 from scipy.stats import binom, norm
 
+from benchmarks.detection import half_space
 from dualshield.errors import InputError
 from dualshield.hashes import PerceptualHash, get_hash
-from dualshield.images import RADIUS_SPACE, CanonicalImage, FrontEnd
+from dualshield.images import RADIUS_SPACE, CanonicalImage
 from dualshield.smoothing.config import PAPER, MatcherConfig
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.deployment import Deployment
@@ -22,28 +23,6 @@ from dualshield.smoothing.result import MatchResult
 from dualshield.smoothing.statistics import Decision, radius_ceiling
 
 SIGMA = 0.5
-
-
-class HalfSpace(torch.nn.Module):
-    """One bit: on which side of a hyperplane the features lie."""
-
-    def __init__(self, weight: torch.Tensor) -> None:
-        super().__init__()
-        self.weight: torch.Tensor
-        self.register_buffer("weight", weight)
-
-    def forward(self, features: torch.Tensor) -> torch.Tensor:
-        return (features.flatten(1) @ self.weight)[:, None]
-
-
-def half_space() -> tuple[PerceptualHash, torch.Tensor]:
-    """A one-bit hash and the gradient of its margin in canonical pixels: distances to its boundary are exact."""
-    weight = torch.randn(3 * 16 * 16, generator=torch.Generator().manual_seed(1))
-    front_end = FrontEnd.identity().resize(16, 16, "bicubic")
-    hash_ = PerceptualHash("half-space", "1", 1, front_end, HalfSpace(weight))
-    pixels = torch.zeros(1, 3, 512, 512, requires_grad=True)
-    (gradient,) = torch.autograd.grad(hash_.margins(pixels).sum(), pixels)
-    return hash_, gradient[0]
 
 
 def at_distance(gradient: torch.Tensor, distance: float) -> CanonicalImage:
