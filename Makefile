@@ -5,7 +5,7 @@ INSTALLED := .venv/.installed
 .PHONY: demo test check bench format metrics clean
 
 demo: $(INSTALLED)
-	$(BIN)/dualshield demo
+	$(BIN)/dualshield demo --overwrite
 
 test: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile

@@ -33,12 +33,12 @@ class Linear(torch.nn.Module):
 
 @pytest.fixture(scope="session", autouse=True)
 def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Converted models of the tests stay out of the user's cache, and the user's weights out of the tests.
+    """Converted models of the tests stay out of the user's cache, and the user's weights and profiles out of the tests.
 
     Commands are tested with the light hash where they name none.
     """
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("DUALSHIELD_CACHE", "DUALSHIELD_WEIGHTS"):
+        for name in ("DUALSHIELD_CACHE", "DUALSHIELD_WEIGHTS", "DUALSHIELD_PROFILES"):
             patch.setenv(name, str(tmp_path_factory.mktemp(name.lower())))
         patch.setenv("DUALSHIELD_HASH", "pdq")
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -142,3 +143,52 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         write_atomically(file, data)
         assert read_limited(file, LIMIT) == data
         assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
+    folder, link, second = tmp_path / "folder", tmp_path / "link", tmp_path / "second"
+    folder.mkdir()
+    link.symlink_to("folder/file")
+    second.symlink_to(link)
+    for name in (link, second):  # the first time, the file is made
+        write_atomically(name, name.name.encode())
+        assert (folder / "file").read_bytes() == name.name.encode()
+        assert link.is_symlink()
+        assert second.is_symlink()
+    assert [file.name for file in folder.iterdir()] == ["file"]
+
+
+def test_only_regular_files_are_replaced(tmp_path: Path) -> None:
+    pipe, device, folder, loop = (tmp_path / name for name in ("pipe", "device", "folder", "loop"))
+    os.mkfifo(pipe)
+    device.symlink_to("/dev/null")
+    folder.mkdir()
+    loop.symlink_to(loop)
+    for node in (pipe, device, folder, loop):
+        with pytest.raises(InputError, match=f"cannot write {node}: "):
+            write_atomically(node, b"data")
+    assert pipe.is_fifo()
+    assert device.is_symlink()
+    assert not os.path.lexists(f"{tmp_path}/.pipe.{os.getpid()}.partial")
+
+
+def test_a_device_stays_one(tmp_path: Path) -> None:
+    node = tmp_path / "node"
+    try:
+        os.mknod(node, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+    except OSError:
+        pytest.skip("only root can make devices, and not everywhere")
+    with pytest.raises(InputError, match="it is not a regular file; choose another name"):
+        write_atomically(node, b"data")
+    assert node.is_char_device()
+
+
+def test_standard_output_is_no_file_to_replace(tmp_path: Path) -> None:
+    link = tmp_path / "stdout"  # like /dev/stdout, which a failure of this test would destroy
+    link.symlink_to("/proc/self/fd/1")
+    script = (
+        f"from pathlib import Path; from dualshield.files import write_atomically as w; w(Path({str(link)!r}), b'')"
+    )
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert f"cannot write {link}: it is not a regular file" in found.stderr
+    assert link.is_symlink()

@@ -11,18 +11,34 @@ from dualshield.errors import InputError
 
 
 def write_atomically(file: Path, data: bytes) -> None:
-    """Write under a temporary name, then rename: whatever happens, ``file`` is the old one or the new one."""
+    """Write under a temporary name, then rename: whatever happens, ``file`` is the old one or the new one.
+
+    A link stays, and the file that it leads to is written. Only regular files are replaced.
+    """
     try:
-        partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
+        if not is_regular_or_new(file):
+            raise InputError(f"cannot write {file}: it is not a regular file; choose another name")
+        # Beside what is replaced, because a rename cannot leave its file system.
+        target = Path(os.path.realpath(file))
+        partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
         try:
             partial.write_bytes(data)
-            partial.replace(file)
+            partial.replace(target)
         finally:
             with suppress(OSError, ValueError):
                 partial.unlink()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise InputError(f"cannot write {file}: {why}; check the folder and its rights") from error
+
+
+def is_regular_or_new(file: Path) -> bool:
+    """Whether nothing but a regular file is, or will be, where ``file`` leads."""
+    try:
+        # Not of the resolved path: that of /dev/stdout, where it is a pipe, leads nowhere.
+        return stat.S_ISREG(file.stat().st_mode)
+    except FileNotFoundError:
+        return True
 
 
 def read_limited(file: Path, most: int, kind: type[InputError] = InputError) -> bytes:

@@ -203,3 +203,19 @@ def test_an_attack_that_cannot_be_made(photo: CanonicalImage) -> None:
     ):
         with pytest.raises(InputError, match=message):
             attack(photo, **{"hash": "pdq", **arguments})  # type: ignore[arg-type]
+
+
+def test_results_of_attacks_name_what_was_attacked(photos: list[CanonicalImage]) -> None:
+    deployment = deploy("pdq")
+    named = {}
+    for against in ("original", "smoothing"):
+        defence = Defence(deployment, against)
+        published = defence.publish(photos[0])
+        victim = defence.victim(published, GaussianSource.from_seed(1))
+        named[against] = pgd.attack(victim, published, Budget(1.0)).to_dict()
+    plain, smoothed = named["original"], named["smoothing"]
+    assert (plain["deployment"], plain["reference_fingerprint"], plain["noise_source"]) == (None, None, None)
+    deciding = deployment.with_config(target_radius=0.0, n=DECISION_DRAWS)
+    assert smoothed["deployment"] == deciding.digest
+    assert smoothed["reference_fingerprint"] == deciding.enroll(published).fingerprint
+    assert smoothed["noise_source"] == "seeded"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from dualshield.attacks import nes, redteam
 from dualshield.attacks.redteam import Plan, Rate, cost_of_evasion
 from dualshield.attacks.result import AttackResult, Budget
 from dualshield.attacks.victim import Victim
-from dualshield.errors import InputError, NothingToAttackError
+from dualshield.errors import ImageError, InputError, NothingToAttackError
 from dualshield.images import CanonicalImage, load_image
 from dualshield.smoothing.deploy import deploy
 
@@ -101,6 +102,67 @@ def test_a_resumed_run_gives_what_an_uninterrupted_one_gives(photo_files: list[P
     (tmp_path / "resumed").write_text("".join(lines[:3]))  # the settings and two of four records
     redteam.run(plan, files, tmp_path / "resumed")
     assert _results(tmp_path / "resumed") == whole
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"key": ["original", "photos/a.png", "eot-pgd"]},
+        {"key": ["original", "photos/a.png", "eot-pgd", True]},
+        {"key": ["original", "photos/a.png", "eot-pgd", 3.0]},
+        {"key": ["original", ["photos/a.png"], "eot-pgd", 1.0]},
+        {"key": None},
+        {"result": None},
+        {"result": {}},
+        {"result": {"success": True}},
+        {"result": {"l2": math.nan}},
+        {"result": {"ssim": "high"}},
+        {"result": {"queries": 10**400}},
+        {"result": {"decision": ["match"]}},
+        {"result": {"warnings": "many"}},
+        {"result": {"reach": "far"}},
+    ],
+    ids=lambda change: str(change)[:60],
+)
+def test_a_record_that_is_not_whole_counts_as_not_done(
+    change: dict[str, Any], tried: list[tuple[str, float]], tmp_path: Path
+) -> None:
+    journal = tmp_path / "journal"
+    plan = Plan(deploy("pdq"), ("eot-pgd",), (1.0,), ("original",))
+    rates = redteam.run(plan, [Path("photos/a.png")], journal)
+    header, _, record, *_ = journal.read_text().splitlines()
+    whole = json.loads(record)
+    if isinstance(change.get("result"), dict) and "success" not in change["result"] and change["result"]:
+        change = {"result": {**whole["result"], **change["result"]}}
+    journal.write_text(f"{header}\n{json.dumps({**whole, **change})}\n")
+    tried.clear()
+    assert redteam.run(plan, [Path("photos/a.png")], journal) == rates
+    assert tried == [("a.png", 1.0)]
+    tried.clear()
+    assert redteam.run(plan, [Path("photos/a.png")], journal) == rates
+    assert tried == []
+
+
+def test_files_that_cannot_be_read_are_told_of_and_passed_over(
+    tried: list[tuple[str, float]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(file: Path) -> str:
+        if file.name == "bad.png":
+            raise ImageError("bad.png: cut short")
+        return file.name
+
+    monkeypatch.setattr(redteam, "load_image", load)
+    plan = Plan(deploy("pdq"), ("eot-pgd",), (1.0,), ("original",))
+    files = [Path("photos") / name for name in ("a.png", "bad.png", "b.png")]
+    told: list[ImageError] = []
+    (rate,) = redteam.run(plan, files, unreadable=told.append)
+    assert (rate.images, [str(error) for error in told]) == (2, ["bad.png: cut short"])
+    with pytest.raises(ImageError, match="cut short"):
+        redteam.run(plan, files)
+    with pytest.raises(InputError, match="none of the files"):
+        redteam.run(plan, files[1:2], unreadable=told.append)
+    with pytest.raises(InputError, match="second image"):
+        redteam.run(replace(plan, methods=("collision",)), files[:2], unreadable=told.append)
 
 
 def _results(journal: Path) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -38,6 +39,56 @@ def test_pgd_evades_plain_pdq(photo_files: list[Path], tmp_path: Path, capsys: p
     assert not hash_.matches(*codes)
     with Image.open(tmp_path / "p.png") as preview:
         assert preview.width > 3 * 512
+
+
+def test_what_exists_is_kept_unless_told_otherwise(
+    photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, link = tmp_path / "adv.png", tmp_path / "link.png"
+    file.write_text("precious")
+    link.symlink_to(file)
+    for target in (file, link):
+        for option in ("-o", "--preview"):
+            assert run("attack", photo_files[1], option, target, "--budget", 1) == 2
+            assert f"{target} exists already; use --overwrite, or choose another name" in complaint(capsys)
+    assert file.read_text() == "precious"
+    assert run("attack", photo_files[1], "-o", link, "--budget", 1, "--overwrite") == 0
+    assert link.is_symlink()
+    with Image.open(file) as written:
+        assert written.format == "PNG"
+
+
+def test_no_output_is_an_input(photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    photo, profile, link = tmp_path / "p.jpg", tmp_path / "profile.json", tmp_path / "link"
+    shutil.copy(photo_files[1], photo)
+    profile.write_text("{}")
+    link.hardlink_to(photo)
+    before = photo.read_bytes()
+    for arguments in (
+        (photo, "-o", photo),
+        (photo, "-o", link),
+        (photo, "--preview", photo),
+        (photo_files[1], photo, "-o", photo),
+        (photo, "-o", profile, "--profile", profile),
+    ):
+        assert run("attack", *arguments, "--overwrite") == 2, arguments
+        assert "it is the same file as the input" in complaint(capsys), arguments
+    assert photo.read_bytes() == before
+    assert profile.read_text() == "{}"
+
+
+def test_only_regular_files_are_replaced(
+    photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe, device = tmp_path / "pipe", tmp_path / "device"
+    os.mkfifo(pipe)
+    device.symlink_to("/dev/null")
+    for node in (pipe, device):
+        for option in ("-o", "--preview"):
+            assert run("attack", photo_files[1], option, node, "--overwrite") == 2
+            assert f"cannot write {node}: it is not a regular file" in complaint(capsys)
+    assert pipe.is_fifo()
+    assert device.is_symlink()
 
 
 @pytest.mark.parametrize("against", ["smoothing", "ours"])

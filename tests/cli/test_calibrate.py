@@ -70,14 +70,24 @@ def test_it_writes_a_profile_and_shows_it(data: Path, tmp_path: Path, capsys: py
     out = tmp_path / "own.json"
     assert run("calibrate", "--hash", "pdq", "--data", data, "-o", out, *SMALL) == 0
     shown, err = capsys.readouterr()
-    assert err == ""
+    assert [line.split()[:2] for line in err.splitlines()] == [["dualshield:", "collisions"], ["dualshield:", "the"]]
     profile = Profile.load(out)
     assert (profile.hash, profile.hash_version, profile.threshold) == ("pdq", "1", 0.2)
     assert [(point.lowpass, point.sigma) for point in profile.grid] == POINTS
     assert (profile.measured["photos"], profile.measured["draws"]) == (6, 50)
     assert (profile.lowpass, profile.sigma) in POINTS
+    # 6 photos and 5 blanks: 15 pairs of photos, 30 of a photo and a blank.
+    assert profile.measured["pairs"] == 45
+    assert profile.measured["collisions_at_most"] == pytest.approx(1 - 0.05 ** (1 / 45))
     lines = shown.splitlines()
+    for title in ("variants' radius", "largest unrelated vote share"):
+        assert all(word in shown for word in title.split())
+    assert "of variants" not in shown
+    assert "worst unrelated" not in shown
     assert sum("│" in line for line in lines) == len(POINTS) + 1
+    assert any(
+        line.startswith("collisions: 45 pairs of unrelated images") and "at most 6.441 %" in line for line in lines
+    )
     assert any(line.startswith(f"chosen: low-pass {profile.lowpass or 'none'}, sigma up to 0.4") for line in lines)
     assert lines[-1] == f"written: {out}"
     assert list(tmp_path.iterdir()) == [out]
@@ -89,7 +99,7 @@ def test_json_is_the_profile(
     out = tmp_path / "own.json"
     assert run("calibrate", "--data", data, "-o", out, *SMALL, "--json") == 0
     shown, err = capsys.readouterr()
-    assert err == ""
+    assert all(line.startswith("dualshield: ") for line in err.splitlines())
     assert Profile.parse(shown, "stdout") == Profile.load(out)
     # The same seed measures the same.
     assert undated(Profile.load(out)) == undated(Profile.load(uninterrupted))
@@ -102,12 +112,58 @@ def test_match_uses_it(uninterrupted: Path, photo_files: list[Path], capsys: pyt
     assert (result["decision"], result["lowpass"], result["sigma"]) == ("match", profile.lowpass, profile.sigma)
 
 
-def test_by_default_it_writes_beside_where_it_was_called(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def own_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's profile folder, which is not there yet; the current folder is another one."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("DUALSHIELD_PROFILES", str(tmp_path / "own" / "profiles"))
+    return tmp_path / "own" / "profiles"
+
+
+def test_by_default_it_writes_where_every_command_looks(
+    data: Path,
+    own_profiles: Path,
+    network_name: str,
+    photo_files: list[Path],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert run("calibrate", "--data", data, *SMALL, "--grid", "64:0.4") == 0
-    assert [file.name for file in tmp_path.iterdir()] == ["pdq.profile.json"]
+    """The hash has no shipped profile, as one from an entry point."""
+    match = ("match", photo_files[0], photo_files[0], "--hash", network_name, "--n", 100, "--json")
+    assert run(*match) == 0
+    assert "is not calibrated" in capsys.readouterr().err
+    assert run("calibrate", "--hash", network_name, "--data", data, *FEW, "--grid", "none:0.02,0.05") == 0
+    file = own_profiles / "network.profile.json"
+    assert capsys.readouterr().out.splitlines()[-1] == f"written: {file}"
+    assert list(own_profiles.iterdir()) == [file]
+    assert list(Path.cwd().iterdir()) == []
+    assert run(*match) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert json.loads(out)["sigma"] in (0.02, 0.05)
+
+
+def test_the_profile_of_a_card_goes_beside_it(
+    data: Path, own_profiles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    card = tmp_path / "own.yaml"
+    card.write_text("name: fixed\nbits: 64\nside: 8\ncommand: [echo, 0123456789abcdef]\n")
+    one = ("--grid", "none:0.1", "--images", 2, "--variant-images", 1, "--radius-images", 1, "--draws", 5)
+    assert run("calibrate", "--hash", card, "--data", data, *one) == 0
+    assert f"written: {tmp_path / 'own.profile.json'}" in capsys.readouterr().out
+    assert not own_profiles.exists()
+
+
+def test_few_photos_and_a_short_grid_are_warned_of(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "own.json"
+    assert run("calibrate", "--data", data, "-o", out, *FEW, "--grid", "32:0.1,0.2") == 0
+    few, short = capsys.readouterr().err.splitlines()
+    assert few.startswith(
+        "dualshield: collisions were measured on 45 pairs, which show no more than that they are below 6.45 %"
+    )
+    assert short == "dualshield: the grid ended at sigma 0.2; larger ones may be better: --grid 32:0.1,0.2,0.3,0.4"
 
 
 # -- thresholds ------------------------------------------------------------------------------------
@@ -152,6 +208,7 @@ def test_a_given_threshold(data: Path, tmp_path: Path) -> None:
         (("--grid", "64:0"), "positive sigmas"),
         (("--grid", "64:nan"), "positive sigmas"),
         (("--grid", "32:0.1"), "names a low-pass twice"),
+        (("--grid", "64:0.1,0.1"), "a sigma twice"),
         (("--grid", "1:0.1"), "not 1"),
         (("--grid", "1000:0.1"), "not 1000"),
         (("--images", "1"), "images 1"),
@@ -214,7 +271,7 @@ def test_a_broken_photo_is_skipped(
     assert run("calibrate", "--data", folder, "-o", out, *SMALL, *fpr) == 0
     err = capsys.readouterr().err
     assert err.startswith(f"dualshield: skipped: {broken}")
-    assert err.count("\n") == 1
+    assert err.count("dualshield: skipped: ") == 1
     assert Profile.load(out).measured["photos"] == 5
 
 
@@ -289,7 +346,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
         assert run(*command) == 130
     assert complaint(capsys) == "dualshield: interrupted\n"
     assert not out.exists()
-    assert journal.exists()
+    assert journal.exists() == (levels == 2)  # it begins when the first low-pass is finished
     draws.clear()
     assert run(*command) == 0
     assert draws == left
@@ -319,10 +376,14 @@ def test_a_run_does_not_resume_one_with_other_settings(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
+    measure = Calibration._measure
 
-    monkeypatch.setattr(Calibration, "_draw_level", interrupted)
+    def interrupted(self: Calibration, lowpass: int | None, *rest: Any) -> Any:
+        if lowpass is not None:
+            raise KeyboardInterrupt
+        return measure(self, lowpass, *rest)
+
+    monkeypatch.setattr(Calibration, "_measure", interrupted)
     command = ("calibrate", "--data", data, "-o", tmp_path / "own.json", *SMALL)
     assert run(*command) == 130
     capsys.readouterr()

@@ -11,6 +11,7 @@ import pytest
 from command_line import complaint, run
 from dualshield.cli import evaluate as command
 from dualshield.evaluation.records import CONFIG, Run
+from dualshield.smoothing.profile import find_profile
 
 
 @pytest.fixture
@@ -40,6 +41,27 @@ def test_a_run_from_the_command_line(data: Path, tmp_path: Path, capsys: pytest.
     assert run(*arguments, "--resume", "--protocol", "paper") == 2
     assert "another configuration: defences.pdq.pdq." in complaint(capsys)
     assert run(*arguments, "--resume") == 0
+
+
+def test_a_given_profile(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shipped = find_profile("pdq")
+    assert shipped is not None
+    file, out = tmp_path / "own.json", tmp_path / "run"
+    shipped.at_lowpass(None).save(file)
+    few = ("--data", data, "--variants", "smoothing", "--parts", "collisions", "--limit", 2, "--profile", file)
+    assert run("evaluate", *few, "--out", out) == 0
+    chosen = json.loads((out / CONFIG).read_text())["defences"]["pdq"]["pdq"]["profile"]
+    assert (shipped.lowpass, chosen["lowpass"], chosen["sigma"]) == (64, None, shipped.at_lowpass(None).sigma)
+    capsys.readouterr()
+    for wrong, message in (
+        (("--hash", "pdq", "--hash", "neuralhash"), "a profile is of one hash"),
+        (("--hash", "pdq+neuralhash"), "their own profile"),
+        (("--protocol", "paper"), "the protocol paper has the paper's parameters: it takes no profile"),
+        (("--profile", tmp_path / "gone.json"), "no such file"),
+    ):
+        assert run("evaluate", *few, *wrong, "--out", tmp_path / "other") == 2
+        assert message in complaint(capsys)
+    assert not (tmp_path / "other").exists()
 
 
 def test_bad_usage(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

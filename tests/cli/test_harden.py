@@ -162,6 +162,142 @@ def test_in_place_the_reference_is_that_of_what_took_its_place(
     assert fingerprints[0] == fingerprints[1] != fingerprints[2]
 
 
+# -- a file that does not match itself -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+def test_a_published_file_that_does_not_match_itself_is_told(
+    as_json: tuple[str, ...], photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("harden", photo, "-o", tmp_path / "out.jpg", "--sigma", 300, *FAST, *as_json) == 0
+    out, err = capsys.readouterr()
+    assert "0.000 -> 0.000" in out or json.loads(out)["radius_after"] == 0
+    assert err.startswith(f"dualshield: {tmp_path / 'out.jpg'} does not certifiably match itself, so its reference ")
+    assert err.count("\n") == 1
+
+
+def test_one_that_does_is_not_remarked_on(photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("harden", photo, "-o", tmp_path / "out.jpg", *FAST) == 0
+    assert capsys.readouterr().err == ""
+
+
+# -- what is written, and what is not ------------------------------------------------------------------
+
+
+def test_an_existing_preview_is_kept(photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    preview = tmp_path / "preview.png"
+    preview.write_text("precious")
+    arguments = ("harden", photo, "-o", tmp_path / "out.jpg", "--preview", preview, *FAST)
+    assert run(*arguments) == 2
+    assert "preview.png exists already; use --overwrite, or choose another name" in complaint(capsys)
+    assert preview.read_text() == "precious"
+    assert not (tmp_path / "out.jpg").exists()
+    assert run(*arguments, "--overwrite") == 0
+    with Image.open(preview) as image:
+        assert image.format == "PNG"
+
+
+def test_no_output_is_an_input(photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before, out = photo.read_bytes(), tmp_path / "out.jpg"
+    (tmp_path / "soft.jpg").symlink_to(photo)
+    (tmp_path / "hard.jpg").hardlink_to(photo)
+    for name in ("cat.jpg", "soft.jpg", "hard.jpg"):
+        for options in (("-o", out, "--preview", tmp_path / name), ("-o", tmp_path / name)):
+            assert run("harden", photo, *options, "--overwrite", *FAST) == 2
+            assert f"{name}: it is the same file as the input {photo}" in complaint(capsys)
+    assert photo.read_bytes() == before
+    assert not out.exists()
+
+
+def test_no_output_is_the_input_of_another(photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "photos" / "dog.png"
+    other.parent.mkdir()
+    with Image.open(photo) as image:
+        image.save(other)
+    before = other.read_bytes()
+    (tmp_path / "dog.jpg").write_bytes(photo.read_bytes())
+    arguments = ("harden", tmp_path / "dog.jpg", "-o", f"{other.parent}/", "--format", "png", "--overwrite", *FAST)
+    assert run(*arguments, "--negatives", other.parent) == 2
+    assert "dog.png: it is the same file as the input" in complaint(capsys)
+    assert other.read_bytes() == before
+
+
+def test_only_regular_files_are_replaced(photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pipe, device, out = tmp_path / "pipe", tmp_path / "device", tmp_path / "out.jpg"
+    os.mkfifo(pipe)
+    device.symlink_to("/dev/null")
+    for node in (pipe, device):
+        for options in (("-o", node), ("-o", out, "--preview", node)):
+            assert run("harden", photo, *options, "--overwrite", *FAST) == 2
+            assert f"cannot write {node}: it is not a regular file" in complaint(capsys)
+    reference = tmp_path / "out.jpg.dsref"
+    os.mkfifo(reference)
+    assert run("harden", photo, "-o", out, "--reference", "--overwrite", *FAST) == 2
+    assert f"cannot write {reference}: it is not a regular file" in complaint(capsys)
+    assert pipe.is_fifo()
+    assert device.is_symlink()
+    assert reference.is_fifo()
+    assert not out.exists()
+
+
+def test_a_link_stays_and_what_it_leads_to_is_written(photo: Path, tmp_path: Path) -> None:
+    link, file = tmp_path / "link.jpg", tmp_path / "elsewhere" / "file.jpg"
+    file.parent.mkdir()
+    file.write_text("old")
+    link.symlink_to(file)
+    assert run("harden", photo, "-o", link, *FAST) == 2
+    assert file.read_text() == "old"
+    assert run("harden", photo, "-o", link, "--overwrite", *FAST) == 0
+    assert link.is_symlink()
+    with Image.open(file) as image:
+        assert image.format == "JPEG"
+
+
+def test_the_output_and_its_preview_are_two_files(
+    photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.jpg"
+    assert run("harden", photo, "-o", out, "--preview", out, "--overwrite", *FAST) == 2
+    assert "two outputs are the same file" in complaint(capsys)
+
+
+def test_a_folder_of_images_has_no_preview(photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "second.jpg").write_bytes(photo.read_bytes())
+    assert run("harden", tmp_path, "-o", tmp_path / "out", "--preview", tmp_path / "preview.png") == 2
+    assert "--preview shows one image; give a single one" in complaint(capsys)
+    assert not (tmp_path / "preview.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("p.png", (), "cannot write JPEG data as {}: its suffix says PNG; ask for the format png, or choose another"),
+        ("p.PNG", (), "its suffix says PNG"),
+        ("p.jpg", ("--format", "png"), "cannot write PNG data as {}: its suffix says JPEG; ask for the format jpeg"),
+        ("p.webp", (), "cannot write JPEG data as {}: its suffix says WEBP; choose another name"),
+        ("p.heic", (), "its suffix says HEIF"),
+    ],
+)
+def test_a_name_does_not_promise_another_format(
+    name: str,
+    options: tuple[str, ...],
+    message: str,
+    photo: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("harden", photo, "-o", tmp_path / name, *options, *FAST) == 2
+    assert message.format(tmp_path / name) in complaint(capsys)
+    assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("name", ["plain", "photo.of.2026", "p.JPEG", "p.jfif"])
+def test_a_name_that_promises_nothing_or_the_same_is_as_good(name: str, photo: Path, tmp_path: Path) -> None:
+    assert run("harden", photo, "-o", tmp_path / name, *FAST) == 0
+    with Image.open(tmp_path / name) as image:
+        assert image.format == "JPEG"
+
+
 # -- what goes wrong -------------------------------------------------------------------------------------
 
 
@@ -232,7 +368,7 @@ def test_an_existing_output_is_kept(photo: Path, tmp_path: Path, capsys: pytest.
     out = tmp_path / "out.jpg"
     out.write_text("precious")
     assert run("harden", photo, "-o", out, *FAST) == 2
-    assert "allow overwriting" in complaint(capsys)
+    assert "out.jpg exists already; use --overwrite, or choose another name" in complaint(capsys)
     assert out.read_text() == "precious"
     assert run("harden", photo, "-o", out, "--overwrite", *FAST) == 0
     with Image.open(out) as image:

@@ -6,6 +6,7 @@ import ast
 import errno
 import os
 import re
+import signal
 import subprocess
 import sys
 from importlib import import_module
@@ -190,6 +191,72 @@ def test_a_closed_pipe_in_a_real_process() -> None:
     done = subprocess.run([SCRIPT, "hashes"], stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("arguments", ["hashes", "--help", "--version", "demo --help"])
+def test_a_closed_output_is_one_line(arguments: str) -> None:
+    done = closing(f"{arguments} >&-")
+    assert done.returncode == 2
+    assert done.stderr.startswith("dualshield: ")
+    assert "standard output is closed" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_closed_output_is_missed_only_where_something_is_printed() -> None:
+    done = closing("hash no-such-file >&-")
+    assert done.returncode == 2
+    assert "no-such-file" in done.stderr
+    assert done.stderr.count("\n") == 1
+    script = "from dualshield.cli import main; main.cli.main = lambda **_: 0; main.main()"
+    done = subprocess.run(
+        ["sh", "-c", f'"{sys.executable}" -c "{script}" >&-'], check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_closed_stderr_does_not_send_errors_to_the_output() -> None:
+    done = closing("hash no-such-file 2>&-")
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def closing(arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["sh", "-c", f'"{SCRIPT}" {arguments}'], check=False, capture_output=True, text=True)
+
+
+def test_an_interruption_while_a_command_is_loaded() -> None:
+    """Imports swallow a KeyboardInterrupt in their callbacks, or say where it came; they are not asked."""
+    script = (
+        "import os, signal; from dualshield.cli import main\n"
+        "def loading(name):\n"
+        "    try:\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    except KeyboardInterrupt:\n"
+        "        pass\n"
+        "    raise SystemExit('went on')\n"
+        "main.import_module = loading; main.main(['hashes'])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "dualshield: interrupted\n")
+
+
+def test_interruptions_are_as_they_were_when_a_command_is_loaded() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    assert run("hashes", "--help") == 0
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_the_demo_keeps_what_exists_and_replaces_regular_files_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture, node = tmp_path / "hardening-pdq.png", tmp_path / "attack-pdq-ours.png"
+    picture.write_text("precious")
+    assert run("demo", "-o", tmp_path) == 2
+    assert f"{picture} exists already; use --overwrite, or choose another name" in complaint(capsys)
+    assert picture.read_text() == "precious"
+    os.mkfifo(node)
+    assert run("demo", "-o", tmp_path, "--overwrite") == 2
+    assert f"cannot write {node}: it is not a regular file" in complaint(capsys)
+    assert node.is_fifo()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

@@ -86,6 +86,7 @@ def profile_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     grid = (
         point(None, 0.2),
+        point(None, 0.3),
         point(None, 0.5),
         point(32, 0.4),
         point(32, 0.8),
@@ -438,6 +439,38 @@ def test_a_reference_is_kept_where_it_was_told_to_and_nowhere_else(
     assert file.read_text() == "mine"
     assert run(*pair, file, "--overwrite") == 0
     assert file.read_text() != "mine"
+
+
+def test_a_reference_is_kept_in_regular_files_only(
+    photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair = ("match", photo_files[0], photo_files[0], *CHEAP, "--overwrite", "--save-reference")
+    pipe, device = tmp_path / "pipe.dsref", tmp_path / "device.dsref"
+    os.mkfifo(pipe)
+    device.symlink_to("/dev/null")
+    for node in (pipe, device):
+        assert run(*pair, node) == 2
+        assert f"cannot write {node}: it is not a regular file" in complaint(capsys)
+    assert pipe.is_fifo()
+    assert device.is_symlink()
+    link, file = tmp_path / "link.dsref", tmp_path / "file.dsref"
+    link.symlink_to(file)
+    assert run(*pair, link) == 0
+    assert link.is_symlink()
+    assert file.is_file()
+
+
+def test_a_reference_is_not_kept_in_an_input(
+    photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept, photo = tmp_path / "kept.dsref", tmp_path / "photo.dsref"
+    deploy("pdq").enroll(photo_files[0]).save(kept)
+    shutil.copy(photo_files[0], photo)
+    before = kept.read_bytes(), photo.read_bytes()
+    for target in (kept, photo):
+        assert run("match", kept, photo, *CHEAP, "--overwrite", "--save-reference", target) == 2
+        assert f"{target}: it is the same file as the input" in complaint(capsys)
+    assert (kept.read_bytes(), photo.read_bytes()) == before
 
 
 def test_a_damaged_reference(photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

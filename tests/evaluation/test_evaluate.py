@@ -23,6 +23,7 @@ from dualshield.evaluation.run import run_plan
 from dualshield.smoothing.config import PAPER
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.noise import GaussianSource
+from dualshield.smoothing.profile import find_profile
 from dualshield.smoothing.statistics import certified_radius, clopper_pearson_lower
 from evaluation.interrupted import results
 
@@ -75,6 +76,18 @@ def test_names_get_the_parameters_of_the_protocol_and_deployments_keep_theirs(da
     assert (facts["matcher"]["n"], facts["deployment"]) == (123, kept.digest)
 
 
+def test_a_profile_takes_the_place_of_the_hashs_own(data: Path, tmp_path: Path) -> None:
+    shipped = find_profile("pdq")
+    assert shipped is not None
+    given, file = shipped.at_lowpass(None), tmp_path / "own.json"
+    given.save(file)
+    options = {**CHEAP, "parts": ("collisions",)}
+    for name, profile in (("object", given), ("path", file)):
+        evaluate(data, tmp_path / name, hash="pdq", profile=profile, **options)
+        facts = configuration(tmp_path / name)["defences"]["pdq"]["pdq"]
+        assert facts["deployment"] == deploy("pdq", profile=given).digest != deploy("pdq").digest
+
+
 def test_several_hashes_are_measured_one_by_one(data: Path, tmp_path: Path, network_name: str) -> None:
     options = {**CHEAP, "parts": ("collisions",), "variants": ("original",)}
     evaluate(data, tmp_path / "run", hash=["pdq", network_name, f"pdq+{network_name}"], **options)
@@ -93,6 +106,11 @@ def test_what_cannot_be_evaluated(data: Path, tmp_path: Path) -> None:
         ({"variants": ("theirs",)}, "unknown variant"),
         ({"jobs": 0}, "0 jobs"),
         ({"limit": 0}, "limit 0"),
+        ({"profile": 5}, "profile is of type int"),
+        ({"profile": find_profile("pdq"), "hash": ["pdq", "neuralhash"]}, "a profile is of one hash"),
+        ({"profile": find_profile("pdq"), "hash": deploy("pdq")}, "nor with a deployment"),
+        ({"profile": find_profile("pdq"), "hash": "neuralhash"}, "measured for hash pdq"),
+        ({"profile": find_profile("pdq"), "protocol": "paper"}, "takes no profile"),
         ({"data": []}, "no data"),
     ):
         with pytest.raises(InputError, match=message):

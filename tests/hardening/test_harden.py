@@ -325,6 +325,53 @@ def test_in_place_keeps_the_original_beside(quick: Hardener, photo: Path, tmp_pa
     assert (tmp_path / "a.jpg.original").read_bytes() == photo.read_bytes()
 
 
+def test_an_original_that_is_a_link_stays_one(quick: Hardener, photo: Path, tmp_path: Path) -> None:
+    file, link = tmp_path / "a.jpg", tmp_path / "link.jpg"
+    file.write_bytes(photo.read_bytes())
+    link.symlink_to(file)
+    (outcome,) = harden_files(quick, [link], Destination(None, in_place=True))
+    assert outcome.error is None
+    assert link.is_symlink()
+    assert (tmp_path / "link.jpg.original").read_bytes() == photo.read_bytes() != file.read_bytes()
+
+
+def test_what_is_read_is_never_written(quick: Hardener, photo: Path, tmp_path: Path) -> None:
+    other, card = tmp_path / "other.jpg", tmp_path / "card.yaml"
+    other.write_bytes(photo.read_bytes())
+    card.write_text("card")
+    destination = Destination(tmp_path / "out.jpg", overwrite=True)
+    for preview in (other, card):
+        (outcome,) = harden_files(quick, [other], destination, preview=preview, reads=[card])
+        assert outcome.error == (
+            f"cannot write {preview}: it is the same file as the input {preview}; choose another name"
+        )
+    (outcome,) = harden_files(quick, [other], Destination(None, in_place=True, overwrite=True), preview=other)
+    assert "the same file as the input" in str(outcome.error)
+    assert other.read_bytes() == photo.read_bytes()
+    assert card.read_text() == "card"
+    assert not (tmp_path / "out.jpg").exists()
+
+
+def test_an_output_that_appeared_during_the_work_is_kept(
+    quick: Hardener, photo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, work = tmp_path / "out.jpg", quick.harden
+
+    def meanwhile(*arguments: Any, **options: Any) -> HardenedImage:
+        out.write_text("precious")
+        return work(*arguments, **options)
+
+    monkeypatch.setattr(quick, "harden", meanwhile)
+    (outcome,) = harden_files(quick, [photo], Destination(out))
+    assert outcome.error == f"{out} exists already; allow overwriting, or choose another name"
+    assert out.read_text() == "precious"
+
+
+def test_a_preview_shows_one_image(quick: Hardener, photo: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="a preview shows one image, not 2; give a single one"):
+        list(harden_files(quick, [photo, photo], Destination(tmp_path, folder=True), preview=tmp_path / "p.png"))
+
+
 def test_an_interruption_leaves_no_half_file(
     quick: Hardener, photo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 import torch
+from scipy.special import betaincinv
 
 from dualshield.errors import ImageError, InputError
 from dualshield.hashes import PerceptualHash, get_hash
 from dualshield.images import CanonicalImage
 from dualshield.images.synthetic import blank_images
-from dualshield.smoothing.calibrate import calibrate
+from dualshield.smoothing.calibrate import calibrate, cautions, collisions_at_most
 from dualshield.smoothing.calibration import Calibration, CalibrationPlan
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.deployment import Deployment
@@ -58,7 +59,9 @@ def calibration(toy_hash: PerceptualHash, photos: list[CanonicalImage]) -> Calib
         ({"grid": ((None, (0.1, 0.0)),)}, "positive sigmas"),
         ({"grid": ((None, (math.nan,)),)}, "positive sigmas"),
         ({"grid": ((None, (math.inf,)),)}, "positive sigmas"),
+        ({"grid": ((None, (1e-9,)),)}, "positive sigmas, from 1e-06"),
         ({"grid": ((32, (0.1,)), (32, (0.2,)))}, "a low-pass twice"),
+        ({"grid": ((32, (0.1, 0.2, 0.1)),)}, "a sigma twice"),
     ],
 )
 def test_plans_that_measure_nothing(change: dict[str, Any], message: str) -> None:
@@ -242,7 +245,7 @@ def test_sigmas_are_measured_from_the_smallest_on(toy_hash: PerceptualHash, phot
     seen: list[tuple[str, int, int]] = []
     profile = Calibration(of(toy_hash), photos, plan).run(progress=lambda *step: seen.append(step))
     assert [point.sigma for point in profile.grid] == [0.1, 0.4]
-    assert seen == [("low-pass none, sigma 0.1", 0, 2), ("low-pass none, sigma 0.4", 1, 2)]
+    assert seen == [("low-pass none, sigma 0.1", 0, 2), ("low-pass none, sigma 0.4", 1, 2), ("choosing", 2, 2)]
 
 
 def test_a_larger_choice_of_sigmas_never_costs_radius(photos: list[CanonicalImage]) -> None:
@@ -274,7 +277,9 @@ def test_one_call_measures_the_same(toy_hash: PerceptualHash, photos: list[Canon
     expected = Calibration(of(toy_hash), photos, PLAN, plain_codes=codes).run()
     found = calibrate(photos, hash=toy_hash, plan=PLAN)
     assert replace(found, measured=expected.measured) == expected
-    assert found.measured == {**expected.measured, "date": found.measured["date"], "fpr": None}
+    # 4 photos and 5 blanks: 6 pairs of photos, 20 of a photo and a blank.
+    facts = {"pairs": 26, "collisions_at_most": collisions_at_most(found.false_matches, 26)}
+    assert found.measured == {**expected.measured, "date": found.measured["date"], "fpr": None, **facts}
     assert deploy(toy_hash, profile=found).members[0].config == found.config()
 
 
@@ -304,6 +309,45 @@ def test_the_threshold_of_one_call(toy_hash: PerceptualHash, photos: list[Canoni
     by_rate = calibrate(photos, hash=toy_hash, plan=PLAN, fpr=0.1)
     assert by_rate.unprotected.threshold == threshold_for(0.1, codes)
     assert by_rate.measured["fpr"] == 0.1
+
+
+# -- how far it can be trusted ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("collided", "pairs"), [(0, 26), (0, 2994), (0, 2995), (1, 26), (25, 26), (26, 26), (7, 5450)])
+def test_the_upper_limit_of_a_rate_is_that_of_clopper_and_pearson(collided: int, pairs: int) -> None:
+    limit = collisions_at_most(float(torch.tensor(collided / pairs)), pairs)
+    assert limit == pytest.approx(betaincinv(collided + 1, pairs - collided, 0.95) if collided < pairs else 1)
+    # Half a pair collided in one order only.
+    assert collided == pairs or collisions_at_most((collided + 0.5) / pairs, pairs) > limit
+
+
+def told(hash_: PerceptualHash, pairs: int, *radii: float) -> list[str]:
+    profile = chosen(hash_, *((replace(GOOD, radius_identity=radius), GOOD) for radius in radii))
+    return cautions(replace(profile, measured={"pairs": pairs, "collisions_at_most": 0.1234}))
+
+
+def test_too_few_pairs_are_told(toy_hash: PerceptualHash) -> None:
+    assert told(toy_hash, 2995, 2.0, 1.0) == []
+    (caution,) = told(toy_hash, 2994, 2.0, 1.0)
+    assert caution.startswith(
+        "collisions were measured on 2,994 pairs, which show no more than that they are below 12.34 %"
+    )
+    assert "2,995 pairs could show 0.1 %: give more photos" in caution
+
+
+def test_a_grid_that_ended_too_early_is_told(toy_hash: PerceptualHash) -> None:
+    (caution,) = told(toy_hash, 5000, 1.0, 2.0)
+    assert caution == "the grid ended at sigma 2; larger ones may be better: --grid none:1,2,3,4"
+
+
+def test_one_call_warns(
+    toy_hash: PerceptualHash, photos: list[CanonicalImage], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("WARNING"):
+        found = calibrate(photos, hash=toy_hash, plan=PLAN)
+    assert caplog.messages == cautions(found)
+    assert "measured on 26 pairs" in caplog.text
 
 
 # -- the journal -----------------------------------------------------------------------------------

@@ -213,6 +213,15 @@ def test_what_is_not_understood_is_refused_in_the_words_of_the_library(toy_hash:
         ({"hash": "pdq", "n": 1.5}, "n 1.5 is not a whole number"),
         ({"hash": "pdq", "alpha": "0.1"}, "alpha 0.1"),
         ({"hash": "pdq", "lowpass": "64", "sigma": 1.0}, "lowpass is of type str"),
+        *(
+            ({"hash": "pdq", "lowpass": 0, **other}, "low-pass 0 is not between 2 and 512")
+            for other in ({}, {"sigma": "auto"}, {"for_codes": True})
+        ),
+        ({"hash": "pdq", "lowpass": 0, "sigma": 1.0}, "between 2 and 512 samples, not 0"),
+        *(
+            ({"hash": "pdq", "parameters": paper, "sigma": "auto"}, "the paper's parameters have one sigma, 0.1")
+            for paper in ("paper", "paper-limit")
+        ),
         ({"hash": "pdq", "threshold": 2.0}, "threshold 2.0"),
         ({"hash": "pdq", "parameters": "ours"}, "unknown parameters 'ours'"),
         ({"hash": "pdq", "parameters": "ours", "config": CONFIG}, "unknown parameters 'ours'"),

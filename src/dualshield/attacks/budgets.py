@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dualshield.smoothing.statistics import Decision
+
 BUDGETS = (40.0, 90.0, 180.0)
 """The paper's."""
 COST_BUDGETS = (1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 90.0, 180.0)
 """The scale on which a cost of evasion is found."""
 
+DECISIONS = [decision.value for decision in Decision]
 UNTRIED: dict[str, Any] = {
     "inferred": True,
     "success": False,
@@ -19,6 +22,28 @@ UNTRIED: dict[str, Any] = {
     "decision": "match",
     "warnings": [],
 }
+
+
+def is_outcome(value: object) -> bool:
+    """Whether something that was read is all that rates and inferences need of an attack's outcome."""
+    if not isinstance(value, dict):
+        return False
+    if value == {"unmatched": True}:
+        return True
+    warnings, reach = value.get("warnings"), value.get("reach")
+    return (
+        all(isinstance(value.get(name), bool) for name in ("success", "success_float"))
+        and value.get("decision") in DECISIONS
+        and all(is_number(value.get(name)) for name in ("l2", "ssim", "queries", "seconds"))
+        and (reach is None or is_number(reach))
+        and isinstance(warnings, list)
+        and all(isinstance(warning, str) for warning in warnings)
+    )
+
+
+def is_number(value: object) -> bool:
+    """A finite one that fits into a float; JSON as Python reads it knows others."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and -1e300 < value < 1e300
 
 
 @dataclass

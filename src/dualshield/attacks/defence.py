@@ -7,7 +7,7 @@ from typing import get_args
 
 from dualshield.attacks.joint import JointVictim
 from dualshield.attacks.space import saved
-from dualshield.attacks.victim import Against, Target, Victim
+from dualshield.attacks.victim import Against, Service, Target, Victim
 from dualshield.errors import InputError
 from dualshield.hardening.harden import Hardener, Preset
 from dualshield.images import ImageLike, as_image
@@ -54,10 +54,11 @@ class Defence:
         if self._deciding is None:
             members = [Victim.plain(hash_, published) for hash_ in self.deployment.hashes]
         else:
-            kept = self._deciding.enroll(published).members
+            enrolled = self._deciding.enroll(published)
+            service = Service(self._deciding.digest, enrolled.fingerprint)
             members = [
-                Victim(matcher.hash, published.name, reference, matcher)
-                for matcher, reference in zip(self._deciding.matchers, kept, strict=True)
+                Victim(matcher.hash, published.name, reference, matcher, service=service)
+                for matcher, reference in zip(self._deciding.matchers, enrolled.members, strict=True)
             ]
         target: Target = members[0] if len(members) == 1 else JointVictim(members)
         return target if noise is None else target.with_noise(noise)

@@ -21,7 +21,7 @@ class JointVictim(Target):
 
     def __init__(self, members: Iterable[Victim]) -> None:
         self._members = tuple(members)
-        self.name = self._members[0].name
+        self.name, self.service = self._members[0].name, self._members[0].service
         self.queries = 0
 
     @property

@@ -55,4 +55,7 @@ def judged(
         seconds=time.perf_counter() - started,
         warnings=warnings,
         adversarial=CanonicalImage(image.cpu(), "adversarial"),
+        deployment=None if victim.service is None else victim.service.deployment,
+        reference_fingerprint=None if victim.service is None else victim.service.reference_fingerprint,
+        noise_source=victim.noise_source,
     )

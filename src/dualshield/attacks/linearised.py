@@ -41,10 +41,12 @@ def flip(victim: Victim, query: torch.Tensor, l2: float, rounds: int) -> torch.T
     for _ in range(rounds):
         core = front_end.core(query + delta)
         margins, jacobian = _linearise(hash_, core)
+        if not jacobian.isfinite().all():
+            break  # there is no linear hash here
         jacobian = jacobian * signs[:, None]
         at_query = margins * signs - jacobian @ (core - clean).flatten()
         sides = signs.cpu().numpy() if hash_.is_balanced else None
-        problem = _LeastNorm(_floats(jacobian @ jacobian.T), _floats(at_query), flips, sides)
+        problem = _LeastNorm(_gram(jacobian), _floats(at_query), flips, sides)
         weights = torch.from_numpy(problem.within(l2)).to(jacobian)
         delta = project(query, -front_end.lift((weights @ jacobian).reshape(core.shape)), l2)
         flipped = int((hash_.code(saved(query + delta)) ^ victim.reference.code).sum())
@@ -61,6 +63,24 @@ def _linearise(hash_: PerceptualHash, core: torch.Tensor) -> tuple[torch.Tensor,
     margins = hash_.network(hash_.front_end.expansion().to(core.device)(variable))[0]
     rows = [torch.autograd.grad(margin, variable, retain_graph=True)[0].flatten() for margin in margins]
     return margins.detach(), torch.stack(rows)
+
+
+def _gram(jacobian: torch.Tensor) -> Floats:
+    """Products of the gradients, exact enough to have a Cholesky factor behind the ridge."""
+    gram = _floats(jacobian @ jacobian.T)
+    try:
+        _root(gram)
+    except np.linalg.LinAlgError:
+        # More bits than the core has numbers: single precision makes a singular matrix indefinite.
+        rows = _floats(jacobian)
+        return rows @ rows.T
+    return gram
+
+
+def _root(gram: Floats) -> Floats:
+    """The Cholesky factor; where gradients contradict each other, its ridge makes what they ask for very long."""
+    ridge = 1e-9 * np.trace(gram) / len(gram) + 1e-30
+    return np.linalg.cholesky(gram + ridge * np.eye(len(gram)))
 
 
 def _floats(tensor: torch.Tensor) -> Floats:
@@ -113,10 +133,14 @@ class _LeastNorm:
         return np.concatenate([order[self.sides[order] > 0][:half], order[self.sides[order] < 0][:half]])
 
     def _push(self, chosen: Bits, missing: Floats) -> tuple[Floats, float]:
-        gram = self.gram[np.ix_(chosen, chosen)]
-        ridge = 1e-9 * np.trace(gram) / len(gram) + 1e-30
-        root = np.linalg.cholesky(gram + ridge * np.eye(len(gram)))
-        part, _ = nnls(root.T, solve_triangular(root, missing[chosen], lower=True), maxiter=50 * len(gram))
+        """The shortest change that pushes the chosen bits; infinitely long where there is none."""
         weights = np.zeros(len(missing))
+        gram = self.gram[np.ix_(chosen, chosen)]
+        try:
+            root = _root(gram)
+            part, _ = nnls(root.T, solve_triangular(root, missing[chosen], lower=True), maxiter=50 * len(gram))
+        except (np.linalg.LinAlgError, RuntimeError, ValueError):  # not finite, or out of iterations
+            return weights, np.inf
         weights[chosen] = part
-        return weights, cast(float, np.linalg.norm(root.T @ part))
+        norm = cast(float, np.linalg.norm(root.T @ part))
+        return weights, norm if np.isfinite(norm) else np.inf

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from dualshield.attacks.budgets import BUDGETS, Outcomes
+from dualshield.attacks.budgets import BUDGETS, Outcomes, is_number, is_outcome
 from dualshield.attacks.defence import Defence
 from dualshield.attacks.methods import get_attack
 from dualshield.attacks.result import Budget
 from dualshield.attacks.victim import Against
-from dualshield.errors import InputError, NothingToAttackError
+from dualshield.errors import ImageError, InputError, NothingToAttackError
 from dualshield.images import CanonicalImage, load_image
 from dualshield.journal import Journal
 from dualshield.smoothing.deployment import Deployment
@@ -86,13 +86,17 @@ def run(
     files: Sequence[Path],
     journal: Path | None = None,
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+    unreadable: Callable[[ImageError], None] | None = None,
 ) -> list[Rate]:
-    """Attack every file in every variant, method and budget; what the journal holds already is not repeated."""
+    """Attack every file in every variant, method and budget; what the journal holds already is not repeated.
+
+    ``unreadable`` is told of files that cannot be read, which are then passed over; without it they are an error.
+    """
+    progress("reading the images", 0, len(files))
+    named = readable(files, unreadable)
+    names, files = list(named), list(named.values())
     if "collision" in plan.methods and len(files) < 2:
         raise InputError("red team: a collision needs a second image")
-    names = [f"{file.parent.name}/{file.name}" for file in files]
-    if len(set(names)) < len(names):
-        raise InputError("red team: two of the files have the same folder and name; give each folder once")
     record = Journal(journal, {**plan.settings(), "files": names}) if journal else None
     found: dict[tuple[str, str, str], Outcomes] = {
         (variant, name, method): Outcomes(plan.budgets, plan.search)
@@ -100,11 +104,8 @@ def run(
         for name in names
         for method in plan.methods
     }
-    for entry in record.records() if record else ():
-        if isinstance(entry, dict) and "key" in entry:
-            *attack, budget = entry["key"]
-            if outcomes := found.get(tuple(attack)):
-                outcomes.found[budget] = entry["result"]
+    if record:
+        _resume(record, found)
     total = len(files) * len(plan.variants) * len(plan.methods)
     done = 0
     for variant in plan.variants:
@@ -130,6 +131,36 @@ def run(
         for method in plan.methods
         for budget in plan.budgets
     ]
+
+
+def readable(files: Sequence[Path], unreadable: Callable[[ImageError], None] | None = None) -> dict[str, Path]:
+    """The files that are images, by folder and name; the others are told of, or an error. All before any work."""
+    named: dict[str, Path] = {}
+    for file in files:
+        name = f"{file.parent.name}/{file.name}"
+        if name in named:
+            raise InputError("red team: two of the files have the same folder and name; give each folder once")
+        try:
+            load_image(file)
+        except ImageError as error:
+            if unreadable is None:
+                raise
+            unreadable(error)
+        else:
+            named[name] = file
+    if not named:
+        raise InputError("red team: none of the files can be read as an image; give others")
+    return named
+
+
+def _resume(record: Journal, found: dict[tuple[str, str, str], Outcomes]) -> None:
+    """Fill in what earlier runs found; a record that is not whole counts as not done."""
+    for entry in record.records():
+        match entry:
+            case {"key": [str(variant), str(name), str(method), budget], "result": result}:
+                outcomes = found.get((variant, name, method))
+                if outcomes and is_number(budget) and budget in outcomes.budgets and is_outcome(result):
+                    outcomes.found[budget] = result
 
 
 class _Laboratory:

@@ -8,6 +8,7 @@ from typing import Any
 
 from dualshield.errors import InputError
 from dualshield.images.canonical import CanonicalImage
+from dualshield.smoothing.noise import Origin
 
 MAX_BUDGET = 1000.0
 
@@ -43,6 +44,9 @@ class AttackResult:
     seconds: float
     warnings: tuple[str, ...]
     adversarial: CanonicalImage  # as saved
+    deployment: str | None = None  # the digest of what was attacked; None where a plain hash was
+    reference_fingerprint: str | None = None
+    noise_source: Origin | None = None  # of the defender
     reach: float | None = None  # pgd, nes: the longest change asked for; any budget above gives the same attack
 
     def __repr__(self) -> str:

@@ -18,7 +18,7 @@ from dualshield.images.frontend import Expansion
 from dualshield.smoothing.accelerated import accelerated
 from dualshield.smoothing.clipped import clipped_margins
 from dualshield.smoothing.matcher import SmoothedMatcher
-from dualshield.smoothing.noise import GaussianSource
+from dualshield.smoothing.noise import GaussianSource, Origin
 from dualshield.smoothing.reference import MemberReference
 from dualshield.smoothing.statistics import Decision
 
@@ -29,11 +29,25 @@ SCORE_DRAWS = 32
 NETWORK_SCORE_DRAWS = 8
 
 
+@dataclass(frozen=True)
+class Service:
+    """What is attacked, for the record."""
+
+    deployment: str  # its digest
+    reference_fingerprint: str
+
+
 class Target(ABC):
     """What attacks need of a service with one enrolled reference, whether it asks one hash or several."""
 
     queries: int
     name: str  # of the reference
+    service: Service | None  # what it is, where it is more than plain hashes
+
+    @property
+    def noise_source(self) -> Origin | None:
+        """Whether the defender's noise is secret; None where there is none."""
+        return None if self.service is None else self.members[0].noise.origin
 
     @property
     @abstractmethod
@@ -122,6 +136,7 @@ class Victim(Target):
     matcher: SmoothedMatcher | None = None
     noise: GaussianSource = field(default_factory=GaussianSource.secret)
     queries: int = 0
+    service: Service | None = None
 
     @staticmethod
     def plain(hash_: PerceptualHash, reference: ImageLike) -> Victim:

@@ -17,11 +17,12 @@ from dualshield.cli.options import (
     deployment_parameters,
     hash_option,
     json_option,
+    outputs_of,
     strength_option,
 )
 from dualshield.cli.output import progress
 from dualshield.errors import InputError
-from dualshield.files import write_atomically
+from dualshield.hashes.registry import split_names
 from dualshield.images import load_image
 from dualshield.images.preview import preview_files
 from dualshield.smoothing.deploy import deploy
@@ -35,6 +36,7 @@ from dualshield.smoothing.deploy import deploy
 @click.option("--budget", default=40.0, show_default=True, help="Largest l2 change, 512x512x3 pixels in [0,1].")
 @click.option("--against", type=click.Choice(get_args(Against)), default="original", show_default=True)
 @click.option("--preview", type=click.Path(path_type=Path), help="Query, adversarial image and difference as one PNG.")
+@click.option("--overwrite", is_flag=True, help="Replace outputs that exist, never inputs.")
 @strength_option
 @click.option("--seed", default=2026, show_default=True, help="Of the attack; the defender's noise is fresh.")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
@@ -53,9 +55,9 @@ def attack(reference: str, query: str | None, hash_name: str, as_json: bool, **o
     if method == "collision" and query is None:
         raise InputError("a collision needs an unrelated QUERY")
     out: Path | None = options["out"]
-    for target in (out, options["preview"]):
-        if target is not None and (target.is_dir() or not target.parent.is_dir()):
-            raise InputError(f"cannot write {target}: not a file in an existing folder")
+    preview: Path | None = options["preview"]
+    outputs = outputs_of((reference, query, options["profile"], *split_names(hash_name)), options["overwrite"])
+    outputs.check(out, preview)
     image = load_image(reference)
     start = None if query is None else load_image(query)
     deployment = deploy(hash_name, device=options["device"], **deployment_parameters(options))
@@ -73,17 +75,17 @@ def attack(reference: str, query: str | None, hash_name: str, as_json: bool, **o
         )
     data = result.adversarial.to_png()
     if out is not None:
-        write_atomically(out, data)
-    if options["preview"] is not None:
-        write_atomically(options["preview"], preview_files(start.to_png(), data))
+        outputs.write(out, data)
+    if preview is not None:
+        outputs.write(preview, preview_files(start.to_png(), data))
     record = {
         "reference": reference,
         "query": query or reference,
         "hash": hash_name,
         "against": options["against"],
-        "deployment": deployment.digest,
         "output": None if out is None else str(out),
         **result.to_dict(),
+        "deployment": deployment.digest,
     }
     click.echo(json.dumps(record, indent=1) if as_json else _explain(result, hash_name, options["against"]))
 

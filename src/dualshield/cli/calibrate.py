@@ -14,10 +14,12 @@ from dualshield.cli.options import engine_options, hash_option, json_option
 from dualshield.cli.output import console, progress
 from dualshield.errors import InputError
 from dualshield.images import list_images
+from dualshield.rounding import up
 from dualshield.smoothing.calibrate import calibrate as run
 from dualshield.smoothing.calibration import CalibrationPlan
 from dualshield.smoothing.deploy import as_hash
-from dualshield.smoothing.profile import PROFILE_SUFFIX, Profile, profile_file
+from dualshield.smoothing.profile import Profile
+from dualshield.smoothing.profile_folder import place_for
 
 PLAN = CalibrationPlan()
 
@@ -26,7 +28,10 @@ PLAN = CalibrationPlan()
 @hash_option
 @click.option("--data", required=True, type=click.Path(path_type=Path), help="A folder of unrelated photos.")
 @click.option(
-    "--out", "-o", type=click.Path(path_type=Path), help="Where the profile goes; by default HASH.profile.json."
+    "--out",
+    "-o",
+    type=click.Path(path_type=Path),
+    help="Where the profile goes; by default where every command finds it: beside a card, or in your profile folder.",
 )
 @click.option("--grid", multiple=True, metavar="M:S,S,...", help="Sigmas S behind low-pass M (or none:...); repeat it.")
 @click.option("--images", default=PLAN.images, show_default=True, help="Photos for collisions under noise.")
@@ -50,7 +55,7 @@ def calibrate(hash_name: str, data: Path, as_json: bool, **options: Any) -> None
     fpr, threshold = options["fpr"], options["threshold"]
     if threshold is not None and fpr is not None:
         raise InputError("give either --threshold or --fpr, not both")
-    out = options["out"] or profile_file(hash_name) or Path(f"{hash_.name}{PROFILE_SUFFIX}")
+    out = options["out"] or place_for(hash_name)
     if not out.parent.is_dir():
         raise InputError(f"cannot write {out}: the folder {out.parent} does not exist")
     if out.is_dir():
@@ -96,7 +101,8 @@ def _grid_row(text: str) -> tuple[int | None, tuple[float, ...]]:
 
 def _show(profile: Profile, out: Path) -> None:
     table = Table(
-        "low-pass", "sigma", "threshold", "radius", "of variants", "variants matched", "collisions", "worst unrelated"
+        *("low-pass", "sigma", "threshold", "radius", "variants' radius", "variants matched"),
+        *("collisions", "largest unrelated vote share"),
     )
     for point in profile.grid:
         rates = point.consensus
@@ -116,6 +122,11 @@ def _show(profile: Profile, out: Path) -> None:
     measured = [f"{plain.threshold:.3f}", "", "", f"{plain.variants_matched:.1%}", f"{plain.collisions:.4%}"]
     table.add_row("unprotected", "", *measured, "")
     console().print(table)
+    most = up(100 * profile.measured["collisions_at_most"], 3)
+    click.echo(
+        f"collisions: {profile.measured['pairs']:,} pairs of unrelated images stand behind each rate under noise; "
+        f"at the chosen point it is at most {most} %, with 95 % confidence"
+    )
     click.echo(
         f"chosen: low-pass {profile.lowpass or 'none'}, sigma up to {profile.sigma:g}, "
         f"votes within {profile.threshold:.3f}; "

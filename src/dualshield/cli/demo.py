@@ -13,13 +13,14 @@ from dualshield.attacks.defence import Defence
 from dualshield.attacks.methods import get_attack
 from dualshield.attacks.result import Budget
 from dualshield.attacks.victim import Against
+from dualshield.cli.options import outputs_of
 from dualshield.cli.output import console, progress
 from dualshield.errors import InputError, MissingError
-from dualshield.files import write_atomically
 from dualshield.hardening.harden import Hardener
 from dualshield.images import CanonicalImage, load_image
 from dualshield.images.preview import preview_files
 from dualshield.images.samples import sample_photos
+from dualshield.outputs import Outputs
 from dualshield.rounding import down
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.deployment import Deployment
@@ -29,6 +30,7 @@ from dualshield.transforms import Transform
 # Fewer draws for the network, so that the demo ends soon; its radii are capped a little lower for it.
 DEMO_HASHES = {"efflite": 1000, "pdq": 5000}
 ATTACK_BUDGET = 10.0
+ATTACKED: tuple[Against, ...] = ("original", "ours")
 VARIANTS = (Transform("jpeg", 60), Transform("brightness", 1.15), Transform("crop", 0.9))
 
 
@@ -42,9 +44,12 @@ VARIANTS = (Transform("jpeg", 60), Transform("brightness", 1.15), Transform("cro
     show_default=True,
     help="Where the pictures go.",
 )
-def demo(folder: Path) -> None:
+@click.option("--overwrite", is_flag=True, help="Replace the pictures of an earlier demo.")
+def demo(folder: Path, overwrite: bool) -> None:
     """Show both shields on sample photos, for efflite and PDQ, and an attack that only a plain hash lets pass."""
     files = sample_photos()
+    outputs = outputs_of(files, overwrite)
+    _check(outputs, folder)
     photos = [replace(load_image(file), name=file.stem) for file in files[:3]]
     out = console()
     for name, draws in DEMO_HASHES.items():
@@ -55,9 +60,9 @@ def demo(folder: Path) -> None:
             continue
         _match(out, deployment, photos)
         # With the widest noise that the photo bears, which is where hardening shows in a certificate.
-        _harden(out, deploy(name, n=draws, sigma="auto"), files[0], folder)
+        _harden(out, deploy(name, n=draws, sigma="auto"), files[0], folder, outputs)
         if deployment.members[0].hash.is_light:
-            _attack(out, deployment, files[0], folder)
+            _attack(out, deployment, files[0], folder, outputs)
     out.print(
         "A plain hash decides by one distance, which an attacker moves at will. The smoothed matcher decides by a\n"
         "vote over noisy comparisons. Both radii are l2 lengths on 512x512x3 pixels in [0,1]. Inside the certified\n"
@@ -67,6 +72,24 @@ def demo(folder: Path) -> None:
         "a photo imperceptibly before it is published, and moves it still farther from the boundary.",
         highlight=False,
     )
+
+
+def _check(outputs: Outputs, folder: Path) -> None:
+    """Before any work: that all pictures can be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write pictures into {folder}: {error.strerror}; give another -o") from error
+    for name in DEMO_HASHES:
+        outputs.check(_hardening(folder, name), *(_attacked(folder, name, against) for against in ATTACKED))
+
+
+def _hardening(folder: Path, name: str) -> Path:
+    return folder / f"hardening-{name}.png"
+
+
+def _attacked(folder: Path, name: str, against: Against) -> Path:
+    return folder / f"attack-{name}-{against}.png"
 
 
 def _match(out: Console, deployment: Deployment, photos: list[CanonicalImage]) -> None:
@@ -98,19 +121,15 @@ def _match(out: Console, deployment: Deployment, photos: list[CanonicalImage]) -
     out.print()
 
 
-def _harden(out: Console, deployment: Deployment, file: Path, folder: Path) -> None:
+def _harden(out: Console, deployment: Deployment, file: Path, folder: Path, outputs: Outputs) -> None:
     hardener, name = Hardener(deployment), deployment.name
     with progress() as bar:
         task = bar.add_task("hardening", total=None)
         image = hardener.harden(
             file, progress=lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
         )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot write pictures into {folder}: {error.strerror}; give another -o") from error
-    picture = folder / f"hardening-{name}.png"
-    write_atomically(picture, preview_files(str(file), image.data))
+    picture = _hardening(folder, name)
+    outputs.write(picture, preview_files(str(file), image.data))
     found = image.report
     out.print(
         f"{file.stem} hardened for {name} (--sigma auto): certified radius {found.radius_change}; "
@@ -120,17 +139,15 @@ def _harden(out: Console, deployment: Deployment, file: Path, folder: Path) -> N
     )
 
 
-def _attack(out: Console, deployment: Deployment, file: Path, folder: Path) -> None:
+def _attack(out: Console, deployment: Deployment, file: Path, folder: Path, outputs: Outputs) -> None:
     """The strongest attack we have, with the same budget against the plain hash and against both shields."""
     name, verdicts = deployment.name, []
-    variants: tuple[Against, ...] = ("original", "ours")
-    for against in variants:
+    for against in ATTACKED:
         defence = Defence(deployment, against)
         published = defence.publish(load_image(file))
         result = get_attack("eot-pgd")(defence.victim(published), published, Budget(ATTACK_BUDGET))
         verdicts.append((against, result))
-        picture = folder / f"attack-{name}-{against}.png"
-        write_atomically(picture, preview_files(published.to_png(), result.adversarial.to_png()))
+        outputs.write(_attacked(folder, name, against), preview_files(published.to_png(), result.adversarial.to_png()))
     for against, result in verdicts:
         who = f"plain {name}" if against == "original" else f"DualShield ({name}, hardened and smoothed)"
         fate = "evades" if result.success else "is caught by"

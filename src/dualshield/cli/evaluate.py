@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from dualshield.cli.options import hashes_option
+from dualshield.cli.options import hashes_option, profile_option
 from dualshield.cli.output import progress
 from dualshield.evaluation.evaluate import evaluate as run
 from dualshield.evaluation.plan import VARIANTS
@@ -29,6 +29,7 @@ REPORT_EVERY = 60
 @click.option("--variants", default=",".join(VARIANTS), show_default=True, help="Also: hardening.")
 @click.option("--parts", default=",".join(PARTS), show_default=True)
 @click.option("--protocol", type=click.Choice(list(PROTOCOLS)), default="default", show_default=True)
+@profile_option
 @click.option("--limit", type=int, help="Images of each folder.  [default: the protocol's 100]")
 @click.option("--skip", default=0, show_default=True, help="Images of each folder to leave to another run.")
 @click.option("--attack-limit", type=int, help="The first so many of each folder are attacked.  [default: all]")

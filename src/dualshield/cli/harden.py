@@ -17,11 +17,12 @@ from dualshield.cli.options import (
     json_option,
     strength_option,
 )
-from dualshield.cli.output import progress
+from dualshield.cli.output import printable, progress
 from dualshield.errors import ExitCode, InputError
 from dualshield.hardening import gradient, paper
 from dualshield.hardening.batch import Destination, Outcome, expand, harden_files
 from dualshield.hardening.harden import Hardener
+from dualshield.hashes.registry import split_names
 from dualshield.images.publication import Publication
 from dualshield.rounding import down
 from dualshield.smoothing.deploy import deploy
@@ -42,7 +43,7 @@ DRY_RUN_DRAWS = 200
 @click.option("--negatives", type=click.Path(path_type=Path), help="A folder of unrelated images to keep away from.")
 @click.option("--preview", type=click.Path(path_type=Path), help="Original, hardened and difference, as one PNG.")
 @click.option("--in-place", is_flag=True, help="Replace the originals; each stays beside as NAME.original.")
-@click.option("--overwrite", is_flag=True, help="Replace outputs that exist.")
+@click.option("--overwrite", is_flag=True, help="Replace outputs that exist, never inputs.")
 @click.option("--dry-run", is_flag=True, help="Estimate the time, write nothing.")
 @click.option("--steps", type=int, help="Optimisation steps; by default the preset's.")
 @click.option(
@@ -55,18 +56,20 @@ DRY_RUN_DRAWS = 200
 def harden(inputs: tuple[Path, ...], hashes: tuple[str, ...], as_json: bool, **options: Any) -> int:
     """Add an imperceptible perturbation that moves images far from the matching boundary.
 
-    The published file keeps size, format, metadata and colour profile. The radii are those of the original and of the
-    file as written, each as its own reference, for the matcher that 'dualshield match' has with the same options; with
-    --reference that of the file is kept for it. With --json, one object per image and line. An interrupted run into a
-    folder continues where it stopped.
+    The published file keeps size, format, metadata and colour profile; with another --format, name OUT after it. The
+    radii are those of the original and of the file as written, each as its own reference, for the matcher that
+    'dualshield match' has with the same options; with --reference that of the file is kept for it. With --json, one
+    object per image and line. An interrupted run into a folder continues where it stopped.
     """
-    if options["preview"] is not None and len(inputs) > 1:
-        raise InputError("--preview shows one image; give a single one")
     out = options["out"]
     # A trailing slash says "folder", which a Path would forget.
     folder = out is not None and out.endswith("/")
     files = expand(inputs)
-    destination = Destination(None if out is None else Path(out), options["in_place"], options["overwrite"], folder)
+    if options["preview"] is not None and len(files) > 1:
+        raise InputError("--preview shows one image; give a single one")
+    destination = Destination(
+        None if out is None else Path(out), options["in_place"], options["overwrite"], folder, "use --overwrite"
+    )
     if (out is None) != options["in_place"]:
         raise InputError("give either -o OUT or --in-place")
     deployment = deploy(
@@ -96,6 +99,7 @@ def harden(inputs: tuple[Path, ...], hashes: tuple[str, ...], as_json: bool, **o
             quality=options["quality"],
             preview=options["preview"],
             keep_references=options["keep_references"],
+            reads=_read_besides(hashes, options["profile"], options["negatives"]),
             seed=options["seed"],
             progress=lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
         ):
@@ -107,12 +111,26 @@ def harden(inputs: tuple[Path, ...], hashes: tuple[str, ...], as_json: bool, **o
     return ExitCode.BAD_INPUT if failures else ExitCode.DONE
 
 
+def _read_besides(hashes: tuple[str, ...], profile: Path | None, negatives: Path | None) -> list[Path]:
+    """What is read but not hardened, and must not be overwritten either."""
+    cards = [Path(part) for name in hashes for part in split_names(name)]
+    others = list(negatives.iterdir()) if negatives is not None and negatives.is_dir() else []
+    return [*cards, *([] if profile is None else [profile]), *others]
+
+
 def _show(outcome: Outcome, as_json: bool) -> None:
     if outcome.error is not None:
         click.echo("dualshield: " + " ".join(outcome.error.split()), err=True)
         return
     report = outcome.report
     assert report is not None
+    if report.radius_after <= 0:
+        click.echo(
+            f"dualshield: {printable(report.output or report.file)} does not certifiably match itself, so its "
+            "reference would not be found: too little information for this noise, or too few draws; try a smaller "
+            "--sigma, a larger --n, or another image",
+            err=True,
+        )
     if as_json:
         click.echo(json.dumps(report.to_dict()))
         return

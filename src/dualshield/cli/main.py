@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+import signal
 import sys
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import Any
+from io import TextIOWrapper
+from typing import Any, TextIO
 
 import click
 
@@ -41,6 +46,10 @@ class ErrorOutput(logging.Handler):
         print(f"dualshield: {record.getMessage()}", file=sys.stderr)
 
 
+class ClosedOutput(TextIOWrapper):
+    """Stands in for a stdout that is closed: a stream that cannot be written."""
+
+
 class Commands(click.Group):
     """Loads a command when it is called: torch takes seconds, and so do the statistics of reports.
 
@@ -53,7 +62,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        found = vars(import_module(f"dualshield.cli.{cmd_name}")).values()
+        with _interrupted_at_once():
+            found = vars(import_module(f"dualshield.cli.{cmd_name}")).values()
         return next(value for value in found if isinstance(value, click.Command) and value.name == cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -87,8 +97,9 @@ def cli(verbose: bool) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit; every expected error is one line on stderr."""
-    keep_freed_memory()
     try:
+        _replace_closed_streams()
+        keep_freed_memory()
         code = cli.main(args=arguments, prog_name="dualshield", standalone_mode=False)
         sys.stdout.flush()
     except DualShieldError as error:
@@ -109,8 +120,10 @@ def main(arguments: list[str] | None = None) -> None:
         _drop_output()
         sys.exit(ExitCode.DONE)
     except OSError as error:
+        closed = isinstance(sys.stdout, ClosedOutput) and error.errno == errno.EBADF
         _drop_output()
-        sys.exit(_fail(f"cannot read or write: {error}", ExitCode.BAD_INPUT))
+        what = "standard output is closed, and there is something to print; open it" if closed else str(error)
+        sys.exit(_fail(f"cannot read or write: {what}", ExitCode.BAD_INPUT))
     sys.exit(code if isinstance(code, int) else ExitCode.DONE)
 
 
@@ -119,6 +132,34 @@ def _fail(message: str, code: int) -> int:
     # Names from outside may hold what a terminal acts on.
     print("dualshield: " + "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line), file=sys.stderr)
     return code
+
+
+def _replace_closed_streams() -> None:
+    """Python has no stream where the shell closed one (``>&-``), and the next file to be opened would take its number.
+
+    A closed stderr swallows what it is told; a closed stdout fails as soon as something is printed.
+    """
+    # Typed as never missing, which they are only where nobody closed them.
+    streams: dict[str, TextIO | None] = {"stdout": sys.stdout, "stderr": sys.stderr}
+    if streams["stdout"] is None:
+        sys.stdout = ClosedOutput(os.fdopen(os.open(os.devnull, os.O_RDONLY), "wb"))
+    if streams["stderr"] is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+
+
+@contextmanager
+def _interrupted_at_once() -> Iterator[None]:
+    """For imports, which may swallow a KeyboardInterrupt and go on, and have nothing to clean up."""
+    before = signal.getsignal(signal.SIGINT)
+    # Others may have chosen to ignore interruptions (nohup), and only the main thread can be told.
+    if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *_: os._exit(_fail("interrupted", INTERRUPTED)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _drop_output() -> None:

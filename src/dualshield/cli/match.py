@@ -9,10 +9,18 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from dualshield.cli.options import deployment_options, deployment_parameters, engine_options, hash_option, json_option
+from dualshield.cli.options import (
+    deployment_options,
+    deployment_parameters,
+    engine_options,
+    hash_option,
+    json_option,
+    outputs_of,
+)
 from dualshield.cli.output import explain
 from dualshield.errors import ExitCode, InputError, UnusableReferenceError
 from dualshield.hashes import hash_names
+from dualshield.hashes.registry import split_names
 from dualshield.images import load_image
 from dualshield.smoothing.deploy import as_reference, deploy, is_bare_code, is_kept
 from dualshield.smoothing.kept import SUFFIX
@@ -58,8 +66,11 @@ def match(ctx: click.Context, /, reference: str, query: str, hash_name: str, as_
     code:HEX. A kept reference knows the name of its hash. With --hash A+B a pair matches if any of the hashes matches:
     an attacker must evade all of them at once.
     """
-    if options["save_reference"] is not None:
-        _check_file(options["save_reference"], options["overwrite"])
+    keep: Path | None = options["save_reference"]
+    if keep is not None and not is_kept(keep):
+        raise InputError(f"cannot keep the reference in {keep}: its name has to end in {SUFFIX}")
+    outputs = outputs_of((reference, query, options["profile"], *split_names(hash_name)), options["overwrite"])
+    outputs.check(keep)
     kept = Reference.load(reference) if is_kept(reference) else None
     if kept is not None and ctx.get_parameter_source("hash_name") is not ParameterSource.COMMANDLINE:
         hash_name = _hash_of(kept)
@@ -74,8 +85,9 @@ def match(ctx: click.Context, /, reference: str, query: str, hash_name: str, as_
     image = load_image(query)
     enrolled = as_reference(deployment, reference) if kept is None else kept
     result = deployment.match(enrolled, image, noise=GaussianSource.make(options["seed"]))
-    if options["save_reference"] is not None:
-        enrolled.save(options["save_reference"])
+    if keep is not None:
+        outputs.check(keep)
+        enrolled.save(keep)
     click.echo(json.dumps(result.to_dict(), indent=1) if as_json else explain(result, deployment.false_matches))
     return _exit_code(result, options["fail_on_match"], options["fail_on_no_match"])
 
@@ -90,14 +102,6 @@ def _hash_of(kept: Reference) -> str:
                 "which card or hash that is"
             )
     return "+".join(names)
-
-
-def _check_file(file: Path, overwrite: bool) -> None:
-    """Before any work: where a reference may be written."""
-    if not is_kept(file):
-        raise InputError(f"cannot keep the reference in {file}: its name has to end in {SUFFIX}")
-    if file.exists() and not overwrite:
-        raise InputError(f"{file} exists already; use --overwrite, or another name")
 
 
 def _exit_code(result: MatchResult, fail_on_match: bool, fail_on_no_match: bool) -> ExitCode:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,6 +11,7 @@ import click
 
 from dualshield.errors import InputError
 from dualshield.hashes import DEFAULT_HASH
+from dualshield.outputs import Outputs
 
 # Where one hash is used for everything, it need not be named in every command.
 HASH_VARIABLE = "DUALSHIELD_HASH"
@@ -72,6 +74,13 @@ def engine_options(command: Command) -> Command:
     return command
 
 
+def profile_option(command: Command) -> Command:
+    """``--profile FILE``."""
+    return click.option(
+        "--profile", type=click.Path(path_type=Path), help="A profile of 'dualshield calibrate', of one hash."
+    )(command)
+
+
 def deployment_options(command: Command) -> Command:
     """What a deployment has beside its hash: profile, rule, noise and draws."""
     for option in (
@@ -81,7 +90,7 @@ def deployment_options(command: Command) -> Command:
         click.option("--noise", metavar="linear|clipped", help="Gaussian noise as it is, or clipped to valid pixels."),
         click.option("--reference-mode", metavar="code|bank|paired", help="What each vote compares with."),
         click.option("--rule", metavar="hamming|native", help="By bits, or as the authors do."),
-        click.option("--profile", type=click.Path(path_type=Path), help="A profile of 'dualshield calibrate'."),
+        profile_option,
     ):
         command = option(command)
     return command
@@ -105,6 +114,11 @@ def _lowpass(text: str) -> int | None:
         return int(text)
     except ValueError as error:
         raise InputError(f"low-pass {text!r} is neither a whole number nor none") from error
+
+
+def outputs_of(reads: Iterable[str | os.PathLike[str] | None], overwrite: bool) -> Outputs:
+    """The rule for what a command with ``--overwrite`` writes, by the names of all that it reads."""
+    return Outputs(tuple(Path(name) for name in reads if name is not None), overwrite, "use --overwrite")
 
 
 class Sigma(click.ParamType[float | str]):

@@ -13,6 +13,7 @@ from rich.table import Table
 from dualshield.attacks import transformations
 from dualshield.attacks.budgets import COST_BUDGETS
 from dualshield.attacks.methods import METHODS
+from dualshield.attacks.pgd import NO_EOT
 from dualshield.attacks.redteam import Plan, Rate, cost_of_evasion, run
 from dualshield.attacks.transformations import TransformRate
 from dualshield.attacks.victim import Against
@@ -24,7 +25,7 @@ from dualshield.cli.options import (
     strength_option,
 )
 from dualshield.cli.output import console, progress
-from dualshield.errors import InputError
+from dualshield.errors import ImageError, InputError
 from dualshield.evaluation.plan import label
 from dualshield.images import list_images
 from dualshield.smoothing.deploy import deploy
@@ -48,7 +49,8 @@ from dualshield.smoothing.deploy import deploy
 @click.option(
     "--journal",
     type=click.Path(path_type=Path),
-    help="Finished attacks are kept here, and not repeated.  [default: redteam-HASH.journal]",
+    help="What is finished is kept here, and not repeated.  "
+    "[default: redteam-HASH.journal, or redteam-HASH-transforms.journal]",
 )
 @click.option("--transforms", "only_transforms", is_flag=True, help="Transformations instead of attacks.")
 @strength_option
@@ -78,9 +80,10 @@ def redteam(folders: tuple[Path, ...], hash_name: str, as_json: bool, **options:
     if options["only_transforms"]:
         if options["methods"] or options["budgets"] or options["cost"]:
             raise InputError("--transforms has neither methods nor budgets")
-        _transforms(plan, files, as_json)
+        _transforms(plan, files, options["journal"], as_json)
         return
     journal = options["journal"] or Path(f"redteam-{label(plan.deployment)}.journal")
+    skipped = _Skipped()
     with progress() as bar:
         task = bar.add_task("attacking", total=None)
         rates = run(
@@ -88,9 +91,11 @@ def redteam(folders: tuple[Path, ...], hash_name: str, as_json: bool, **options:
             files,
             journal,
             lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
+            skipped,
         )
     if as_json:
         click.echo(json.dumps([asdict(rate) for rate in rates], indent=1))
+        skipped.say()
         return
     table = Table("variant", "method", "budget", "images", "success", "abstained", "mean l2", "SSIM", "queries", "s")
     for rate in rates:
@@ -110,12 +115,17 @@ def redteam(folders: tuple[Path, ...], hash_name: str, as_json: bool, **options:
                 curve = [rate for rate in rates if (rate.variant, rate.method) == (variant, method)]
                 click.echo(f"cost of evasion, {variant}, {method}: {_cost(curve)}")
     warnings = {warning for rate in rates for warning in rate.warnings}
+    if "eot-pgd" in plan.methods:
+        warnings.discard(NO_EOT)  # it was tried
     for warning in sorted(warnings):
         click.echo(f"warning: {warning}")
-    click.echo(f"{len(files)} images; finished attacks are in {click.format_filename(journal)}")
+    click.echo(f"{_images(len(files) - skipped.count)}; finished attacks are in {click.format_filename(journal)}")
+    skipped.say()
 
 
-def _transforms(plan: Plan, files: list[Path], as_json: bool) -> None:
+def _transforms(plan: Plan, files: list[Path], journal: Path | None, as_json: bool) -> None:
+    journal = journal or Path(f"redteam-{label(plan.deployment)}-transforms.journal")
+    skipped = _Skipped()
     with progress() as bar:
         task = bar.add_task("transforming", total=None)
         rates = transformations.run(
@@ -124,20 +134,46 @@ def _transforms(plan: Plan, files: list[Path], as_json: bool) -> None:
             plan.variants,
             strength=plan.strength,
             seed=plan.seed,
+            journal=journal,
             progress=lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
+            unreadable=skipped,
         )
     if as_json:
         click.echo(json.dumps([asdict(rate) for rate in rates], indent=1))
+        skipped.say()
         return
     table = Table("transformation", *(f"evades {variant}" for variant in plan.variants), "SSIM")
     by_name: dict[str, list[TransformRate]] = {}
     for rate in rates:
         by_name.setdefault(rate.transform, []).append(rate)
     for name, found in by_name.items():
-        label = name if found[0].paper else f"{name} (extra)"
-        table.add_row(label, *(f"{rate.success:.1%}" for rate in found), f"{found[0].ssim:.3f}")
+        shown = name if found[0].paper else f"{name} (extra)"
+        table.add_row(shown, *(f"{rate.success:.1%}" for rate in found), f"{found[0].ssim:.3f}")
     console().print(table)
-    click.echo(f"{len(files)} images; abstentions count as evasions")
+    click.echo(
+        f"{_images(len(files) - skipped.count)}; abstentions count as evasions; "
+        f"what is finished is in {click.format_filename(journal)}"
+    )
+    skipped.say()
+
+
+class _Skipped:
+    """Tells of files that cannot be read, and at the end how many they were."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, error: ImageError) -> None:
+        self.count += 1
+        click.echo(f"dualshield: skipped: {error}", err=True)
+
+    def say(self) -> None:
+        if self.count:
+            click.echo(f"dualshield: {_images(self.count)} skipped", err=True)
+
+
+def _images(count: int) -> str:
+    return "1 image" if count == 1 else f"{count} images"
 
 
 def _cost(curve: list[Rate]) -> str:

@@ -15,7 +15,7 @@ from dualshield.evaluation.records import PARTS
 from dualshield.evaluation.run import Progress, Summary, run_plan
 from dualshield.evaluation.workers import default_jobs
 from dualshield.hashes import DEFAULT_HASH
-from dualshield.smoothing.deploy import HashLike
+from dualshield.smoothing.deploy import HashLike, ProfileLike
 from dualshield.smoothing.deployment import Deployment
 
 Folder = str | os.PathLike[str]
@@ -29,6 +29,7 @@ def evaluate(
     variants: Sequence[Against] = VARIANTS,
     parts: Sequence[str] = PARTS,
     protocol: ProtocolName = "default",
+    profile: ProfileLike | None = None,
     limit: int | None = None,
     skip: int = 0,
     attack_limit: int | None = None,
@@ -42,7 +43,8 @@ def evaluate(
     """Measure certificates, attacks, transformations, collisions and quality on folders of images, into ``out``.
 
     Every single result is kept there, and an interrupted run is resumed. Several hashes are measured one by one; two
-    that decide together are written ``a+b``. A deployment has its own parameters, a name gets those of the protocol.
+    that decide together are written ``a+b``. A deployment has its own parameters, a name gets those of the protocol;
+    with the default one and a single hash, ``profile`` takes the place of that hash's own.
     """
     require("out", out, *PATH)
     for name, given in (("data", data), ("variants", variants), ("parts", parts)):
@@ -57,7 +59,11 @@ def evaluate(
         raise InputError(f"unknown protocol {protocol!r}: use one of {', '.join(PROTOCOLS)}")
     chosen = PROTOCOLS[protocol]
     listed = list(hash) if isinstance(hash, Sequence) and not isinstance(hash, str) else [hash]
-    deployments = tuple(entry if isinstance(entry, Deployment) else chosen.deploy(entry, device) for entry in listed)
+    if profile is not None and (len(listed) > 1 or any(isinstance(entry, Deployment) for entry in listed)):
+        raise InputError("a profile is of one hash: it cannot be given with several, nor with a deployment")
+    deployments = tuple(
+        entry if isinstance(entry, Deployment) else chosen.deploy(entry, device, profile) for entry in listed
+    )
     plan = Plan(
         deployments,
         tuple(variants),

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from dualshield.attacks.budgets import BUDGETS, COST_BUDGETS
+from dualshield.errors import InputError
 from dualshield.hardening.harden import Preset
-from dualshield.smoothing.deploy import HashLike, deploy
+from dualshield.smoothing.deploy import HashLike, Parameters, ProfileLike, deploy
 from dualshield.smoothing.deployment import Deployment
 
 ProtocolName = Literal["default", "paper", "paper-limit"]
@@ -32,9 +33,12 @@ class Protocol:
     gallery: int = 3  # images of each dataset that are kept to be looked at
     positive_pairs: tuple[str, ...] = ("identity", "benign")
 
-    def deploy(self, hash: HashLike, device: str = "cpu") -> Deployment:
+    def deploy(self, hash: HashLike, device: str = "cpu", profile: ProfileLike | None = None) -> Deployment:
         """A hash, or several that decide together, with the parameters of this protocol."""
-        return deploy(hash, parameters="profile" if self.name == "default" else self.name, device=device)
+        if profile is not None and self.name != "default":
+            raise InputError(f"the protocol {self.name} has the paper's parameters: it takes no profile")
+        parameters: Parameters = "profile" if self.name == "default" else self.name
+        return deploy(hash, parameters=parameters, device=device, profile=profile)
 
     @property
     def preset(self) -> Preset:

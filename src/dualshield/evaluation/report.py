@@ -69,7 +69,9 @@ def _check(out: Path) -> None:
     """Somebody else's page is not overwritten."""
     page = out / INDEX
     try:
-        foreign = page.exists() and html.GENERATOR.encode() not in page.read_bytes()[:4096]
+        # To read a pipe would wait for somebody to write into it.
+        ours = page.is_file() and html.GENERATOR.encode() in page.read_bytes()[:4096]
+        foreign = page.exists() and not ours
     except OSError as error:
         raise InputError(f"cannot use {out}: {error.strerror or error}; choose another folder") from error
     if foreign or (out.exists() and not out.is_dir()):

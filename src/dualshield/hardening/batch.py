@@ -16,13 +16,25 @@ from dualshield.files import write_atomically
 from dualshield.hardening.harden import Hardener, HardeningReport, Progress, Radii
 from dualshield.images.decode import list_images
 from dualshield.images.preview import preview_files
-from dualshield.images.publication import Format, published_suffix
+from dualshield.images.publication import Format, Publication, published_suffix
 from dualshield.journal import Journal
+from dualshield.outputs import Outputs, check_output
 from dualshield.smoothing.kept import SUFFIX
 from dualshield.smoothing.noise import GaussianSource
 
 JOURNAL = ".dualshield-harden.journal"
 BACKUP_SUFFIX = ".original"
+# What the ends of names promise; others promise nothing.
+PROMISED = {
+    "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
+    "PNG": (".png",),
+    "WEBP": (".webp",),
+    "GIF": (".gif",),
+    "BMP": (".bmp",),
+    "TIFF": (".tif", ".tiff"),
+    "HEIF": (".heic", ".heif", ".hif"),
+    "AVIF": (".avif",),
+}
 
 
 @dataclass(frozen=True)
@@ -33,6 +45,7 @@ class Destination:
     in_place: bool = False
     overwrite: bool = False
     folder: bool = False  # the user said so, by a trailing slash
+    allow: str = "allow overwriting"  # what the user has to do for that
 
     def is_folder(self, inputs: int) -> bool:
         """Whether ``path`` names a folder: it is one, is said to be one, or has to hold several images."""
@@ -67,14 +80,7 @@ class Destination:
             if suffix.lower() != file.suffix.lower():
                 raise InputError(f"{file}: replacing in place keeps the format; ask for no other")
             return file
-        out = self.path / (file.stem + suffix) if self.is_folder(inputs) else self.path
-        if out.exists() and out.samefile(file):
-            raise InputError(
-                f"{file}: output and input are the same file; ask to replace it in place, or choose another output"
-            )
-        if out.exists() and not self.overwrite:
-            raise InputError(f"{out} exists already; allow overwriting, or choose another output")
-        return out
+        return self.path / (file.stem + suffix) if self.is_folder(inputs) else self.path
 
 
 @dataclass(frozen=True)
@@ -104,15 +110,19 @@ def harden_files(
     quality: int | None = None,
     preview: Path | None = None,
     keep_references: bool = False,
+    reads: Sequence[Path] = (),
     seed: int | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> Iterator[Outcome]:
     """Harden each file; a failure is an outcome, not the end. An interrupted run continues where it stopped.
 
-    With ``keep_references`` the reference of each published file is written beside it. Noise is secret unless an
-    experiment gives a ``seed``.
+    With ``keep_references`` the reference of each published file is written beside it. Neither the images nor what
+    else the caller ``reads`` is ever overwritten. Noise is secret unless an experiment gives a ``seed``.
     """
+    if preview is not None and len(files) > 1:
+        raise InputError(f"a preview shows one image, not {len(files)}; give a single one")
     destination.check(files)
+    outputs = Outputs((*files, *reads), destination.overwrite, destination.allow)
     journal = _journal(hardener, destination, len(files), format, quality)
     done = {} if journal is None else _finished(journal)
     for file in files:
@@ -124,13 +134,18 @@ def harden_files(
                 continue
             output = _output(file, destination, len(files), format)
             kept = reference_file(output) if keep_references else None
-            if kept is not None and kept.exists() and not destination.overwrite:
-                raise InputError(f"{kept} exists already; remove it, allow overwriting, or choose another output")
+            # In place the output is an input on purpose, and what is new is its backup.
+            written = (_backup(file) if destination.in_place else output, kept, preview)
+            outputs.check(*written)
+            if output == destination.path:
+                _check_suffix(output, Publication.open(file).check(format, quality))
             # A stream of its own: a run that is resumed gives what an uninterrupted one gives.
             noise = None if seed is None else GaussianSource.for_work(seed, "harden", file.name)
             image = hardener.harden(file, format=format, quality=quality, noise=noise, progress=progress)
+            shown = b"" if preview is None else preview_files(os.fspath(file), image.data)
+            outputs.check(*written)
             if preview is not None:
-                write_atomically(preview, preview_files(os.fspath(file), image.data))
+                write_atomically(preview, shown)
             _publish(file, output, image.data, destination)
             if kept is not None and image.reference is not None:
                 replace(image.reference, name=output.name).save(kept)
@@ -150,15 +165,24 @@ def reference_file(published: Path) -> Path:
 
 def _output(file: Path, destination: Destination, inputs: int, format: Format) -> Path:
     output = destination.output(file, published_suffix(file, format), inputs)
-    if output == file and _backup(file).exists():
+    if destination.in_place and os.path.lexists(_backup(file)):
         raise InputError(f"{file}: its backup {_backup(file).name} exists: it was hardened already")
     return output
 
 
 def _publish(file: Path, output: Path, data: bytes, destination: Destination) -> None:
     if destination.in_place:
+        check_output(_backup(file))  # whatever may be overwritten, no earlier original
         write_atomically(_backup(file), file.read_bytes())
     write_atomically(output, data)
+
+
+def _check_suffix(output: Path, kind: str) -> None:
+    """A name that promises another format would mislead whoever opens the file."""
+    promised = next((name for name, ends in PROMISED.items() if output.suffix.lower() in ends), kind)
+    if promised != kind:
+        ask = f"ask for the format {promised.lower()}, or " if promised in ("PNG", "JPEG") else ""
+        raise InputError(f"cannot write {kind} data as {output}: its suffix says {promised}; {ask}choose another name")
 
 
 def _backup(file: Path) -> Path:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -15,12 +18,20 @@ from dualshield.errors import ImageError, InputError
 from dualshield.hashes import DEFAULT_HASH
 from dualshield.images import ImageLike, as_image
 from dualshield.images.canonical import CanonicalImage
+from dualshield.rounding import up
 from dualshield.smoothing.calibration import Calibration, CalibrationPlan
-from dualshield.smoothing.config import MatcherConfig
+from dualshield.smoothing.config import MAX_SIGMA, MatcherConfig
 from dualshield.smoothing.deploy import UNCALIBRATED_SIGMA, HashLike, as_hash
 from dualshield.smoothing.deployment import Deployment, Member
 from dualshield.smoothing.false_matches import threshold_for
 from dualshield.smoothing.profile import Profile
+from dualshield.smoothing.statistics import clopper_pearson_lower
+
+logger = logging.getLogger(__name__)
+
+CONFIDENCE = 0.95
+# Fewer pairs than can show collisions to be below this say little.
+SHOWN = 0.001
 
 
 def calibrate(
@@ -42,7 +53,8 @@ def calibrate(
     Photos are read one by one: all of them are hashed, but only those of the plan are kept. The matching threshold of
     the plain hash is its own, or ``threshold``, or the largest that keeps false matches within ``fpr``. Points that
     are finished are kept in the ``journal`` until the profile is written. ``unreadable`` is told of photos that cannot
-    be read, which are then passed over; without it they are an error.
+    be read, which are then passed over; without it they are an error. Warnings say where the photos or the grid were
+    too few.
     """
     require("plan", plan, CalibrationPlan, or_none=True)
     require("threshold", threshold, *NUMBER, or_none=True)
@@ -81,5 +93,37 @@ def calibrate(
         plain_codes=torch.stack(codes) if codes else None,
     )
     profile = run.run(None if journal is None else Path(journal), progress)
-    when = {"date": datetime.now(UTC).date().isoformat(), "fpr": fpr}
-    return replace(profile, measured={**profile.measured, **when})
+    facts: dict[str, Any] = {"date": datetime.now(UTC).date().isoformat(), "fpr": fpr, "pairs": run.pairs}
+    facts["collisions_at_most"] = collisions_at_most(profile.false_matches, run.pairs)
+    profile = replace(profile, measured={**profile.measured, **facts})
+    for caution in cautions(profile):
+        logger.warning(caution)
+    return profile
+
+
+def collisions_at_most(rate: float, pairs: int) -> float:
+    """The upper 95 % limit (Clopper-Pearson) of a rate measured on so many pairs, as if they were independent."""
+    # Rates are kept as 32-bit fractions; half a pair, which collided in one order only, counts whole.
+    collided = min(pairs, math.ceil(rate * pairs - 1e-3))
+    return 1 - clopper_pearson_lower(pairs - collided, pairs, 1 - CONFIDENCE)
+
+
+def cautions(profile: Profile) -> list[str]:
+    """What to know before a fresh profile is trusted: too few pairs, or a grid that ended too early."""
+    found = []
+    pairs, limit = profile.measured["pairs"], profile.measured["collisions_at_most"]
+    if collisions_at_most(0, pairs) > SHOWN:
+        enough = math.ceil(math.log(1 - CONFIDENCE) / math.log1p(-SHOWN))
+        found.append(
+            f"collisions were measured on {pairs:,} pairs, which show no more than that they are below "
+            f"{up(100 * limit, 2)} %; {enough:,} pairs could show {100 * SHOWN:g} %: give more photos"
+        )
+    row = sorted(point.sigma for point in profile.grid if point.lowpass == profile.lowpass)
+    larger = [factor * profile.sigma for factor in (1.5, 2) if factor * profile.sigma <= MAX_SIGMA]
+    if profile.sigma == row[-1] and larger:
+        grid = ",".join(f"{sigma:g}" for sigma in (*row, *larger))
+        found.append(
+            f"the grid ended at sigma {profile.sigma:g}; larger ones may be better: "
+            f"--grid {profile.lowpass or 'none'}:{grid}"
+        )
+    return found

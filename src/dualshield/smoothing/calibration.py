@@ -6,7 +6,6 @@ ones, as queries and as references.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -19,7 +18,7 @@ from dualshield.errors import InputError
 from dualshield.images.canonical import CanonicalImage
 from dualshield.images.synthetic import blank_images
 from dualshield.journal import Journal
-from dualshield.smoothing.config import DEFAULT_BANK, DEFAULT_N, MAX_SIGMA
+from dualshield.smoothing.config import DEFAULT_BANK, DEFAULT_N, MAX_SIGMA, MIN_SIGMA
 from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.engines import make_engine, require_function
 from dualshield.smoothing.enrolment import consensus_draws, draw_bank, expected_radius
@@ -66,10 +65,10 @@ class CalibrationPlan:
         if not 0 <= self.seed < 2**63:
             raise InputError(f"calibration: seed {self.seed} is not between 0 and 2^63 - 1")
         sigmas = [sigma for _, row in self.grid for sigma in row]
-        if not sigmas or any(not (math.isfinite(sigma) and 0 < sigma <= MAX_SIGMA) for sigma in sigmas):
-            raise InputError(f"calibration: the grid needs positive sigmas of at most {MAX_SIGMA}")
-        if len({lowpass for lowpass, _ in self.grid}) < len(self.grid):
-            raise InputError("calibration: the grid names a low-pass twice")
+        if not sigmas or any(not MIN_SIGMA <= sigma <= MAX_SIGMA for sigma in sigmas):
+            raise InputError(f"calibration: the grid needs positive sigmas, from {MIN_SIGMA:g} to {MAX_SIGMA}")
+        if any(len(set(row)) < len(row) for row in ([lowpass for lowpass, _ in self.grid], *(s for _, s in self.grid))):
+            raise InputError("calibration: the grid names a low-pass twice, or a sigma twice behind one")
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,13 @@ class Calibration:
                 if record:
                     record.append([asdict(point) for point in done[lowpass]])
             grid += done[lowpass]
+        progress("choosing", total, total)
         return choose(self.hash, self.unprotected, grid, self._described())
+
+    @property
+    def pairs(self) -> int:
+        """Unrelated pairs behind a rate of collisions; the two orders of one tell nearly the same, and count once."""
+        return sum(int(self._others(i).sum()) for i in range(len(self.images))) // 2
 
     @staticmethod
     def _report(progress: Callable[[str, int, int], None], before: int, total: int, what: str, here: int) -> None:
@@ -284,7 +289,7 @@ def _finished(journal: Journal) -> dict[int | None, list[GridPoint]]:
         try:
             points = [GridPoint.parse(data) for data in record]
             done[points[0].lowpass] = points
-        except (TypeError, LookupError):
+        except (TypeError, LookupError, InputError):
             continue  # not one of our records: it is measured again
     return done
 

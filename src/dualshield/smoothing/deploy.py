@@ -18,7 +18,8 @@ from dualshield.smoothing.config import PAPER, PAPER_LIMIT, Auto, MatcherConfig
 from dualshield.smoothing.deployment import Deployment, Member, Recipe
 from dualshield.smoothing.kept import SUFFIX
 from dualshield.smoothing.noise import GaussianSource
-from dualshield.smoothing.profile import Profile, find_profile
+from dualshield.smoothing.profile import Profile, check_lowpass, find_profile
+from dualshield.smoothing.profile_folder import is_card
 from dualshield.smoothing.reference import Reference, ReferenceMode
 from dualshield.smoothing.result import MatchResult
 from dualshield.smoothing.sampler import NoiseKind
@@ -26,6 +27,8 @@ from dualshield.smoothing.statistics import Decision
 
 HashLike = str | os.PathLike[str] | PerceptualHash
 """A name, ``a+b``, the path of a hash card, or a hash itself."""
+ProfileLike = Profile | str | os.PathLike[str]
+"""A profile, or the path of one."""
 Parameters = Literal["profile", "paper", "paper-limit"]
 
 # Without a calibration: small enough that no sensible hash collapses.
@@ -50,7 +53,7 @@ KEEP = Keep()
 def deploy(
     hash: HashLike | Sequence[HashLike] = DEFAULT_HASH,
     *,
-    profile: Profile | str | os.PathLike[str] | None = None,
+    profile: ProfileLike | None = None,
     parameters: Parameters = "profile",
     config: MatcherConfig | None = None,
     for_codes: bool = False,
@@ -72,10 +75,11 @@ def deploy(
 ) -> Deployment:
     """Resolve one hash, or several that decide together, to what is deployed.
 
-    Parameters come from the hash's calibrated profile (found by its name, beside its card, or given), from the paper,
-    or from ``config``; what is given beside that takes their place. ``sigma="auto"`` lets each reference have the
-    largest noise of the profile's grid that costs no collisions. ``for_codes`` takes what the profile has for bare
-    codes of the plain hash, where there are no reference images. ``rule`` is that of the hash unless it is given.
+    Parameters come from the hash's calibrated profile (given, beside its card, or by its name in the user's folder or
+    the package), from the paper, or from ``config``; what is given beside that takes their place. ``sigma="auto"`` lets
+    each reference have the largest noise of the profile's grid that costs no collisions. ``for_codes`` takes what the
+    profile has for bare codes of the plain hash, where there are no reference images. ``rule`` is that of the hash
+    unless it is given.
     """
     require("profile", profile, Profile, *PATH, or_none=True)
     require("for_codes", for_codes, bool)
@@ -242,7 +246,7 @@ def _profile(spec: str | PerceptualHash, hash_: PerceptualHash, wanted: _Wanted)
         return wanted.profile
     if isinstance(spec, str):
         return find_profile(spec)
-    found = find_profile(hash_.name)
+    found = None if is_card(hash_.name) else find_profile(hash_.name)  # a name is not a path
     return found if found is not None and found.hash_version == hash_.version else None
 
 
@@ -257,12 +261,16 @@ def _warning(hash_: PerceptualHash, profile: Profile | None, wanted: _Wanted) ->
 def _starting_point(hash_: PerceptualHash, profile: Profile | None, wanted: _Wanted) -> MatcherConfig:
     """The paper's parameters, or the profile's; what was given explicitly comes on top."""
     if wanted.parameters != "profile":
+        if wanted.sigma == "auto":
+            raise InputError(f"the paper's parameters have one sigma, {PAPER.sigma}: auto needs those of a profile")
         paper = PAPER_LIMIT if wanted.parameters == "paper-limit" and hash_.is_linear else PAPER
         return replace(paper, reference_mode="code") if wanted.for_codes else paper
     if hash_.rule == "native" or profile is None:
         # What a profile was calibrated for is a threshold on bits, and the collisions there.
         return MatcherConfig(sigma=UNCALIBRATED_SIGMA)
     lowpass = profile.lowpass if isinstance(wanted.lowpass, Keep) else wanted.lowpass
+    if wanted.sigma in (None, "auto"):
+        check_lowpass(lowpass)  # before it is said not to be calibrated
     if wanted.for_codes:
         if wanted.sigma == "auto":
             raise InputError("sigma auto needs a reference image; with a bare code give sigma as a number")

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, astuple, dataclass, field, fields, replace
-from importlib import resources
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from dualshield.errors import InputError
 from dualshield.files import read_limited, write_atomically
 from dualshield.hashes.contract import PerceptualHash
-from dualshield.hashes.registry import CARD_SUFFIXES
-from dualshield.smoothing.config import MatcherConfig
+from dualshield.images.frontend import CANONICAL_SIZE
+from dualshield.smoothing.config import MAX_SIGMA, MatcherConfig
+from dualshield.smoothing.profile_folder import is_there, profile_file, shipped_file
 
-PROFILE_SUFFIX = ".profile.json"
 MAX_BYTES = 16 * 2**20
 VARIANT_TOLERANCE = 0.01
 # Mean radii closer than this are equal, as far as a calibration can tell.
@@ -32,6 +32,21 @@ class Rates:
     variants_matched: float  # fraction of benign variants that match
     collisions: float  # fraction of ordered unrelated pairs, photo-photo and photo-blank, that match
     worst_unrelated: float  # largest single-draw match probability seen among those pairs
+
+    def __post_init__(self) -> None:
+        if not 0 <= _number("threshold", self.threshold) < 0.5:
+            raise InputError(f"threshold {self.threshold} is not in [0, 0.5)")
+        for name in ("radius_identity", "radius_variants"):
+            if not _number(name, getattr(self, name)) >= 0:
+                raise InputError(f"{name} {getattr(self, name)} is below 0")
+        for name in ("variants_matched", "collisions", "worst_unrelated"):
+            if not 0 <= _number(name, getattr(self, name)) <= 1:
+                raise InputError(f"{name} {getattr(self, name)} is not in [0, 1]")
+
+    @staticmethod
+    def parse(data: Any, what: str) -> Rates:
+        """From its JSON object."""
+        return Rates(**_values(Rates, data, what))
 
     def keeps(self, unprotected: Rates) -> bool:
         """Whether collisions stay at the unprotected level and variants match within one point of it."""
@@ -52,16 +67,27 @@ class GridPoint:
     consensus: Rates
     external: Rates
 
+    def __post_init__(self) -> None:
+        check_lowpass(self.lowpass)
+        if not 0 < _number("sigma", self.sigma) <= MAX_SIGMA:
+            raise InputError(f"sigma {self.sigma} is not positive and at most {MAX_SIGMA}")
+
     @staticmethod
-    def parse(data: dict[str, Any]) -> GridPoint:
+    def parse(data: Any) -> GridPoint:
         """From its JSON object."""
-        return GridPoint(data["lowpass"], data["sigma"], Rates(**data["consensus"]), Rates(**data["external"]))
+        values = _values(GridPoint, data, "a point of the grid")
+        rates = {name: Rates.parse(values[name], name) for name in ("consensus", "external")}
+        return GridPoint(**{**values, **rates})
+
+    def __str__(self) -> str:
+        return f"low-pass {self.lowpass or 'none'}, sigma {self.sigma:g}"
 
 
 @dataclass(frozen=True)
 class Profile:
     """The outcome of a calibration; JSON on disk.
 
+    What it deploys is a point of its grid, where it was measured: a profile that says anything else is refused.
     ``sigma`` is the largest that a reference may get at enrolment; ``threshold`` is that of a vote, which calibration
     lowers below the plain hash's where noise and low-pass would otherwise cost collisions.
     """
@@ -76,7 +102,20 @@ class Profile:
     external_sigma: float
     unprotected: Rates
     grid: tuple[GridPoint, ...]
-    measured: dict[str, Any] = field(default_factory=dict)  # images, draws, alpha, seed, date
+    measured: dict[str, Any] = field(default_factory=dict)  # images, pairs, draws, alpha, seed, date
+
+    def __post_init__(self) -> None:
+        for name, kind in (("hash", str), ("hash_version", str), ("measured", dict)):
+            if not isinstance(getattr(self, name), kind):
+                raise InputError(f"{name} is of type {type(getattr(self, name)).__name__}")
+        if len({(point.lowpass, point.sigma) for point in self.grid}) < len(self.grid):
+            raise InputError("its grid has a point twice")
+        external = self._at(self.external_lowpass, self.external_sigma).external
+        for name, rates in (("threshold", self._chosen.consensus), ("external_threshold", external)):
+            if getattr(self, name) != rates.threshold:
+                raise InputError(f"its {name} is {getattr(self, name)!r}, but {rates.threshold} in its grid")
+        if self._chosen.consensus.collisions > self.unprotected.collisions:
+            raise InputError(f"more collisions were measured at {self._chosen} than of the plain hash")
 
     def __repr__(self) -> str:
         lowpass = "" if self.lowpass is None else f", low-pass {self.lowpass}"
@@ -85,23 +124,34 @@ class Profile:
     def _points(self) -> list[GridPoint]:
         return [point for point in self.grid if point.lowpass == self.lowpass]
 
+    def _at(self, lowpass: int | None, sigma: float) -> GridPoint:
+        for point in self.grid:
+            if (point.lowpass, point.sigma) == (lowpass, sigma):
+                return point
+        raise InputError(
+            f"its grid has no point at low-pass {'none' if lowpass is None else repr(lowpass)}, sigma {sigma!r}"
+        )
+
+    @property
+    def _chosen(self) -> GridPoint:
+        return self._at(self.lowpass, self.sigma)
+
     def config(self) -> MatcherConfig:
         """The default configuration: linear noise, mode code, each reference's sigma up to the profile's."""
-        return self._config(next(point for point in self._points() if point.sigma == self.sigma))
+        return self._config(self._chosen)
 
     @property
     def false_matches(self) -> float:
         """The fraction of unrelated pairs that matched with the default configuration."""
-        return next(p.consensus.collisions for p in self._points() if p.sigma == self.sigma)
+        return self._chosen.consensus.collisions
 
     def false_matches_of(self, config: MatcherConfig) -> float | None:
         """The same for any configuration that was measured; None for one that was not."""
         widest = self.widest_config()
-        external = {(p.lowpass, p.sigma): p.external.collisions for p in self.grid}
         measured = (
             (self.config(), self.false_matches),
-            (widest, next(p.consensus.collisions for p in self._points() if p.sigma == max(widest.sigmas))),
-            (self.external_config(), external.get((self.external_lowpass, self.external_sigma))),
+            (widest, self._at(self.lowpass, max(widest.sigmas)).consensus.collisions),
+            (self.external_config(), self._at(self.external_lowpass, self.external_sigma).external.collisions),
         )
         asked: dict[str, Any] = {
             "n0": config.n0,
@@ -133,6 +183,7 @@ class Profile:
         """The same measurements, deployed behind another low-pass of the grid."""
         if lowpass == self.lowpass:
             return self
+        check_lowpass(lowpass)
         points = [point for point in self.grid if point.lowpass == lowpass and point.consensus.keeps(self.unprotected)]
         if not points:
             raise InputError(
@@ -164,51 +215,60 @@ class Profile:
     def parse(text: str, name: str) -> Profile:
         """A profile from its JSON text."""
         try:
-            data = json.loads(text)
-            grid = tuple(GridPoint.parse(point) for point in data["grid"])
-            values = {f.name: data[f.name] for f in fields(Profile)}
-            values.update(grid=grid, unprotected=Rates(**data["unprotected"]))
+            values = _values(Profile, json.loads(text), "it")
+            if not isinstance(values["grid"], list):
+                raise InputError("its grid is not a list")
+            values["grid"] = tuple(GridPoint.parse(point) for point in values["grid"])
+            values["unprotected"] = Rates.parse(values["unprotected"], "unprotected")
             profile = Profile(**values)
-            profile._check_types()
             profile.config()
             profile.external_config()
             return profile
-        except (KeyError, TypeError, ValueError, RecursionError, StopIteration, InputError) as error:
-            raise InputError(
-                f"{name} is not a DualShield profile ({error!r}); write one with dualshield calibrate"
-            ) from error
-
-    def _check_types(self) -> None:
-        rates = [self.unprotected, *(r for point in self.grid for r in (point.consensus, point.external))]
-        sigmas = [self.sigma, self.external_sigma, *(point.sigma for point in self.grid)]
-        lowpasses = [self.lowpass, self.external_lowpass, *(point.lowpass for point in self.grid)]
-        for number in (
-            self.threshold,
-            self.external_threshold,
-            *sigmas,
-            *(value for r in rates for value in astuple(r)),
-        ):
-            if not isinstance(number, int | float):
-                raise TypeError(f"{number!r} is not a number")
-        for lowpass in lowpasses:
-            if not isinstance(lowpass, int | None):
-                raise TypeError(f"low-pass {lowpass!r} is not a whole number")
-
-
-def profile_file(spec: str) -> Path | None:
-    """Where the profile of a card lies: beside it. Named hashes ship theirs with the package."""
-    if not spec.lower().endswith(CARD_SUFFIXES):
-        return None
-    return Path(spec).with_suffix(PROFILE_SUFFIX)
+        except InputError as error:
+            why = str(error)
+        except (ValueError, RecursionError) as error:
+            why = f"it is not JSON ({error})"
+        raise InputError(f"{name} is not a DualShield profile: {why}; write one with dualshield calibrate")
 
 
 def find_profile(spec: str) -> Profile | None:
-    """The calibrated profile of a hash name or card, or None where there is none."""
-    file = profile_file(spec)
-    if file is not None:
-        return Profile.load(file) if file.exists() else None
-    shipped = resources.files("dualshield") / "profiles" / f"{spec}.json"
-    return Profile.parse(shipped.read_text(encoding="utf-8"), shipped.name) if shipped.is_file() else None
+    """The calibrated profile of a hash name or card, or None where there is none.
+
+    It lies beside the card, or in the user's folder, or is shipped with the package.
+    """
+    file, shipped = profile_file(spec), shipped_file(spec)
+    own = Profile.load(file) if file is not None and is_there(file) else None
+    if shipped is None:
+        return own
+    found = Profile.parse(shipped.read_text(encoding="utf-8"), shipped.name)
+    # A profile that was calibrated before the hash became another one is not preferred to one that fits.
+    return own if own is not None and (own.hash, own.hash_version) == (found.hash, found.hash_version) else found
+
+
+def check_lowpass(lowpass: object) -> None:
+    """Refuse what is no low-pass of a canonical image."""
+    if lowpass is None:
+        return
+    if not isinstance(lowpass, int) or isinstance(lowpass, bool):
+        raise InputError(f"low-pass {lowpass!r} is not a whole number")
+    if not 2 <= lowpass <= CANONICAL_SIZE:
+        raise InputError(f"low-pass {lowpass} is not between 2 and {CANONICAL_SIZE}")
+
+
+def _number(what: str, value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= sys.float_info.max:
+        raise InputError(f"{what} {value!r} is not a number")
+    return value
+
+
+def _values(kind: type[Any], data: Any, what: str) -> dict[str, Any]:
+    """All fields of a dataclass from a JSON object."""
+    if not isinstance(data, dict):
+        raise InputError(f"{what} is not an object")
+    for part in fields(kind):
+        if part.name not in data:
+            raise InputError(f"{what} has no {part.name}")
+    return {part.name: data[part.name] for part in fields(kind)}
 
 
 def choose(hash_: PerceptualHash, unprotected: Rates, grid: Sequence[GridPoint], measured: dict[str, Any]) -> Profile:

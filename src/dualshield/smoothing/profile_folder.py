@@ -1,0 +1,90 @@
+"""Where calibrated profiles lie: beside a card, in this user's folder, or shipped with the package."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from dualshield.errors import InputError
+from dualshield.hashes.registry import CARD_SUFFIXES
+
+PROFILE_SUFFIX = ".profile.json"
+VARIABLE = "DUALSHIELD_PROFILES"
+LONGEST_NAME = 200
+
+
+def folder() -> Path | None:
+    """Of this user: ``$DUALSHIELD_PROFILES``, or in the user's data folder; None for a user without a home."""
+    given = os.environ.get(VARIABLE)
+    if given:
+        return Path(given)
+    try:
+        if sys.platform == "win32":
+            data = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+        elif sys.platform == "darwin":
+            data = Path.home() / "Library" / "Application Support"
+        else:
+            data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    except RuntimeError:
+        return None
+    return Path(data) / "dualshield" / "profiles"
+
+
+def is_card(spec: str) -> bool:
+    """Whether a hash is given as the path of a card."""
+    return spec.lower().endswith(CARD_SUFFIXES)
+
+
+def profile_file(spec: str) -> Path | None:
+    """Where the profile of a hash is looked for, and written: beside its card, or by its name in the user's folder.
+
+    None where there is no such place.
+    """
+    if is_card(spec):
+        return Path(spec).with_suffix(PROFILE_SUFFIX)
+    home = folder()
+    return home / f"{spec}{PROFILE_SUFFIX}" if home is not None and _names_a_file(spec) else None
+
+
+def shipped_file(spec: str) -> Traversable | None:
+    """The profile that the package has for a name."""
+    if is_card(spec) or not _names_a_file(spec):
+        return None
+    file = resources.files("dualshield") / "profiles" / f"{spec}.json"
+    return file if file.is_file() else None
+
+
+def place_for(spec: str) -> Path:
+    """Where a new profile goes; the user's folder is made if it is missing."""
+    file = profile_file(spec)
+    if file is None:
+        raise InputError(f"there is no place for a profile of hash {spec!r}: say which file it goes to")
+    if not is_card(spec):
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"cannot make the folder of profiles {file.parent}: {error.strerror}; set {VARIABLE} to another one"
+            ) from error
+    return file
+
+
+def is_there(file: Path) -> bool:
+    """Whether something lies there; in a folder that this user may not enter, nothing does."""
+    try:
+        return file.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _names_a_file(name: str) -> bool:
+    """Names come from outside: none may lead out of the folder."""
+    return (
+        0 < len(name) <= LONGEST_NAME
+        and name.isprintable()
+        and not name.startswith(".")
+        and not set(name) & set("/\\:")
+    )
