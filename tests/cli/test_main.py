@@ -227,6 +227,7 @@ def test_an_interruption_while_a_command_is_loaded() -> None:
     """Imports swallow a KeyboardInterrupt in their callbacks, or say where it came; they are not asked."""
     script = (
         "import os, signal; from dualshield.cli import main\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background jobs are started without
         "def loading(name):\n"
         "    try:\n"
         "        os.kill(os.getpid(), signal.SIGINT)\n"
