@@ -24,7 +24,8 @@ from .smoothing.calibrate import calibrate
 from .smoothing.calibration import CalibrationPlan
 from .smoothing.config import PAPER, MatcherConfig
 from .smoothing.deploy import HashLike, deploy, match
-from .smoothing.deployment import Deployment, Member
+from .smoothing.deployment import Deployment
+from .smoothing.member import Member
 from .smoothing.noise import GaussianSource
 from .smoothing.profile import Profile
 from .smoothing.reference import Reference

@@ -28,7 +28,8 @@ from dualshield.hashes import PerceptualHash, get_hash
 from dualshield.images import CanonicalImage
 from dualshield.smoothing.config import PAPER, MatcherConfig
 from dualshield.smoothing.deploy import deploy
-from dualshield.smoothing.deployment import Deployment, Member
+from dualshield.smoothing.deployment import Deployment
+from dualshield.smoothing.member import Member
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.statistics import Decision
 

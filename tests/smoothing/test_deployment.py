@@ -23,7 +23,9 @@ from dualshield.hashes.native import NativeRule, l1
 from dualshield.images import CanonicalImage
 from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.deploy import deploy, match
-from dualshield.smoothing.deployment import Deployment, Member, joint
+from dualshield.smoothing.deployment import Deployment
+from dualshield.smoothing.joint import joint
+from dualshield.smoothing.member import Member
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.profile import find_profile
 from dualshield.smoothing.result import MatchResult, MemberResult

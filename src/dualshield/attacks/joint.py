@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 
 from dualshield.attacks.victim import Target, Victim
-from dualshield.smoothing.deployment import joint_decision
+from dualshield.smoothing.joint import joint_decision
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.statistics import Decision
 

@@ -22,8 +22,9 @@ from dualshield.rounding import up
 from dualshield.smoothing.calibration import Calibration, CalibrationPlan
 from dualshield.smoothing.config import MAX_SIGMA, MatcherConfig
 from dualshield.smoothing.deploy import UNCALIBRATED_SIGMA, HashLike, as_hash
-from dualshield.smoothing.deployment import Deployment, Member
+from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.false_matches import threshold_for
+from dualshield.smoothing.member import Member
 from dualshield.smoothing.profile import Profile
 from dualshield.smoothing.statistics import clopper_pearson_lower
 

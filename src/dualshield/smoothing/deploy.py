@@ -15,8 +15,9 @@ from dualshield.hashes import DEFAULT_HASH, PerceptualHash, get_hash
 from dualshield.hashes.registry import split_names
 from dualshield.images import ImageLike, as_image
 from dualshield.smoothing.config import PAPER, PAPER_LIMIT, Auto, MatcherConfig
-from dualshield.smoothing.deployment import Deployment, Member, Recipe
+from dualshield.smoothing.deployment import Deployment, Recipe
 from dualshield.smoothing.kept import SUFFIX
+from dualshield.smoothing.member import Member
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.profile import Profile, check_lowpass, find_profile
 from dualshield.smoothing.profile_folder import is_card

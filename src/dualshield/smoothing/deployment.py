@@ -1,27 +1,20 @@
 """What is deployed: one hash or several, with all parameters, as one object that lasts.
 
-A deployment enrols references and decides about queries. Where it has several hashes, a pair matches if any member says
-so, and an attacker must evade all of them together. Each member certifies with alpha divided by their number, so that
-all their certificates hold together with probability 1 - alpha (union bound), whichever of them is then quoted:
-
-* a match holds as long as any member's match does: the largest radius of those that match;
-* a non-match needs every member's non-match: the smallest radius of all.
-
-The price is false matches, which add up: at most the sum of the members' rates.
+A deployment enrols references and decides about queries. One with several hashes decides by all of them (`joint`).
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
 import torch
 
-from dualshield.digest import canonical_json, digest_of
+from dualshield.digest import digest_of
 from dualshield.errors import InputError, UnusableReferenceError
 from dualshield.hashes.codes import from_hex
 from dualshield.hashes.contract import PerceptualHash
@@ -29,53 +22,17 @@ from dualshield.images import RADIUS_SPACE, ImageLike, as_image
 from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.detection import MISSED
 from dualshield.smoothing.engines import Engine, EnginePool, check_device, check_engine, make_engine, require_function
+from dualshield.smoothing.joint import joint
 from dualshield.smoothing.matcher import SmoothedMatcher, what_engines_read
+from dualshield.smoothing.member import Member
 from dualshield.smoothing.noise import GaussianSource
-from dualshield.smoothing.profile import Profile
-from dualshield.smoothing.reference import MemberReference, Reference
-from dualshield.smoothing.result import MatchResult, MemberResult
+from dualshield.smoothing.reference import Reference
+from dualshield.smoothing.result import MatchResult
 from dualshield.smoothing.statistics import Decision
 
 logger = logging.getLogger(__name__)
 
 MAX_MEMBERS = 8
-MOST_TOLD = 300
-
-
-@dataclass(frozen=True, eq=False)
-class Member:
-    """One hash as deployed: with its own rule and threshold, its configuration, and the profile that came from."""
-
-    hash: PerceptualHash
-    config: MatcherConfig
-    profile: Profile | None = None
-    warning: str = ""  # told when its votes are first asked for
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.hash, PerceptualHash) or not isinstance(self.config, MatcherConfig):
-            raise InputError(f"a member is a PerceptualHash with a MatcherConfig, not {self.hash!r}, {self.config!r}")
-        profile = self.profile
-        if profile is not None and (profile.hash, profile.hash_version) != (self.hash.name, self.hash.version):
-            raise InputError(
-                f"the profile was measured for hash {profile.hash} {profile.hash_version}, not for {self.hash.name} "
-                f"{self.hash.version}; calibrate this one"
-            )
-
-    @property
-    def is_differentiable(self) -> bool:
-        """Whether it has gradients that lead to its decisions; those of a native rule do not."""
-        return self.hash.rule == "hamming" and self.hash.is_differentiable
-
-    @property
-    def false_matches(self) -> float | None:
-        """The fraction of unrelated pairs that match, where just this configuration was calibrated."""
-        return None if self.profile is None else self.profile.false_matches_of(self.config)
-
-    @cached_property
-    def voting(self) -> PerceptualHash:
-        """The hash with the threshold of a vote, which calibration may have lowered below its own."""
-        threshold = self.config.threshold
-        return self.hash if threshold is None else self.hash.with_threshold(threshold)
 
 
 @dataclass(frozen=True)
@@ -319,55 +276,9 @@ class Deployment:
                 f"reference {reference.name} was enrolled for hash {theirs}, not for {self.name}: enrol it again"
             )
         for matcher, kept in zip(self.matchers, reference.members, strict=True):
-            difference = _difference(kept, matcher.terms) or _misshapen(kept, matcher.code_like)
+            difference = kept.difference(matcher.terms, matcher.code_like)
             if difference:
                 raise UnusableReferenceError(
                     f"reference {reference.name} was enrolled for {theirs} with another configuration ({difference}): "
                     "enrol it again, or deploy the configuration it has"
                 )
-
-
-def _difference(kept: MemberReference, terms: dict[str, Any]) -> str:
-    """What a reference has that a matcher has not."""
-    if kept.terms is terms:
-        return ""
-    parts = [
-        f"{name} {_short(kept.terms.get(name))}, here {_short(value)}"
-        for name, value in terms.items()
-        if canonical_json(kept.terms.get(name)) != canonical_json(value)
-    ]
-    return "; ".join(parts)
-
-
-def _short(value: Any) -> str:
-    text = canonical_json(value)
-    return text if len(text) <= MOST_TOLD else f"{text[:MOST_TOLD]}..."
-
-
-def _misshapen(kept: MemberReference, expected: torch.Tensor) -> str:
-    """Codes from a file may say that they belong here and yet not be what the hash compares."""
-    codes = [kept.plain, kept.code, *([] if kept.bank is None else [kept.bank[0]])]
-    if all(code.shape == expected.shape and code.dtype == expected.dtype for code in codes):
-        return ""
-    return f"its codes have {codes[1].numel()} values, here {expected.numel()}"
-
-
-def joint(results: Sequence[MemberResult]) -> tuple[Decision, float, float]:
-    """The decision of all members, the certified radius and the detected one."""
-    decision = joint_decision(result.decision for result in results)
-    if decision is Decision.MATCH:
-        matching = [result for result in results if result.decision is Decision.MATCH]
-        return decision, max(r.radius for r in matching), max(r.radius_detected for r in matching)
-    if decision is Decision.NO_MATCH:
-        return decision, min(r.radius for r in results), min(r.radius_detected for r in results)
-    return decision, 0.0, 0.0
-
-
-def joint_decision(decisions: Iterable[Decision]) -> Decision:
-    """A match is one whoever says so, and no further member is asked; a non-match needs all of them."""
-    others = set()
-    for decision in decisions:
-        if decision is Decision.MATCH:
-            return decision
-        others.add(decision)
-    return Decision.NO_MATCH if others == {Decision.NO_MATCH} else Decision.ABSTAIN

@@ -22,10 +22,13 @@ from typing import Any, Literal
 import torch
 
 from dualshield.checks import PATH, require
+from dualshield.digest import canonical_json
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.sampler import Sampler
 
 ReferenceMode = Literal["code", "bank", "paired"]
+# Of one value, in a message.
+MOST_TOLD = 300
 
 
 class DrawnCodes:
@@ -101,6 +104,22 @@ class MemberReference:
             else:
                 yield codes, self.bank[entries.integers(len(codes), len(self.bank))]
 
+    def difference(self, terms: dict[str, Any], code_like: torch.Tensor) -> str:
+        """What keeps a matcher with these terms, and codes like this one, from using it; empty where nothing does."""
+        if self.terms is not terms:
+            parts = [
+                f"{name} {_short(self.terms.get(name))}, here {_short(value)}"
+                for name, value in terms.items()
+                if canonical_json(self.terms.get(name)) != canonical_json(value)
+            ]
+            if parts:
+                return "; ".join(parts)
+        # A file may say that its codes belong here, and hold others.
+        codes = [self.plain, self.code, *([] if self.bank is None else [self.bank[0]])]
+        if all(code.shape == code_like.shape and code.dtype == code_like.dtype for code in codes):
+            return ""
+        return f"its codes have {self.code.numel()} values, here {code_like.numel()}"
+
     def split(self, first: int) -> tuple[MemberReference, MemberReference]:
         """For the votes that choose, ``first`` of them, and those that certify: they share no code drawn before."""
         return self, self if self.drawn is None else replace(self, first=self.first + first)
@@ -153,6 +172,11 @@ class Reference:
 
         require("file", file, *PATH)
         return load_reference(Path(file))
+
+
+def _short(value: Any) -> str:
+    text = canonical_json(value)
+    return text if len(text) <= MOST_TOLD else f"{text[:MOST_TOLD]}..."
 
 
 def majority(bank: torch.Tensor) -> torch.Tensor:
