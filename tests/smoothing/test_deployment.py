@@ -193,6 +193,24 @@ def test_a_deployment_from_names_travels_to_other_processes() -> None:
         assert again.name == deployment.name
 
 
+def test_a_deployment_that_was_changed_by_hand_travels_as_it_is_or_not_at_all() -> None:
+    changed = replace(deploy("pdq"), on_abstain=Decision.MATCH, batch_size=7)
+    again = pickle.loads(pickle.dumps(changed))
+    assert (again.on_abstain, again.batch_size, again.digest) == (Decision.MATCH, 7, changed.digest)
+    other = replace(deploy("pdq"), members=deploy("pdq", n=77).members)
+    with pytest.raises(InputError, match="another deployment"):
+        pickle.loads(pickle.dumps(other))
+
+
+def test_deployments_of_different_functions_never_share_an_engine() -> None:
+    pdq = get_hash("pdq")
+    first = deploy(pdq, sigma=0.1, lowpass=None)
+    blurred = replace(pdq, front_end=pdq.front_end.low_pass(32))
+    second = replace(first, members=(Member(blurred, first.members[0].config),))
+    assert first.matchers[0].engine is not second.matchers[0].engine
+    assert first.matchers[0].engine is first.with_config(n=50).matchers[0].engine
+
+
 def test_what_is_not_understood_is_refused_in_the_words_of_the_library(toy_hash: PerceptualHash) -> None:
     profile = find_profile("pdq")
     refused: list[tuple[dict[str, Any], str]] = [

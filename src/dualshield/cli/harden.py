@@ -141,6 +141,8 @@ def _show(outcome: Outcome, as_json: bool) -> None:
         for name, radii in report.radii.items():
             click.echo(f"    by {name:<17} {down(radii.before, 3)} -> {down(radii.after, 3)}")
     click.echo(f"  detected radius      {down(report.radius_detected, 3)}")
+    if report.noise_source == "seeded":
+        click.echo("  noise                SEEDED, for experiments: do not quote these radii for a deployment")
     if report.reference is not None:
         fingerprint = (report.reference_fingerprint or "")[:16]
         click.echo(f"  reference            {click.format_filename(report.reference)}  ({fingerprint})")

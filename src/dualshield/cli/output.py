@@ -82,7 +82,7 @@ def _line(label: str, text: str) -> str:
 
 def _votes(member: MemberResult) -> list[str]:
     sides = {Decision.MATCH: " for a match", Decision.NO_MATCH: " against a match"}
-    side = sides.get(member.decision, " for the side that was tried")
+    side = sides.get(member.decision, " on one side")
     rule = f"within {int(member.threshold * member.bits + 1e-9)} of {member.bits} bits"
     if member.rule == "native":
         rule = f"below a native distance of {member.threshold:g}"

@@ -121,7 +121,7 @@ class Deployment:
 
     @cached_property
     def digest(self) -> str:
-        """A sha256 over all parameters: results with the same one came from the same matcher."""
+        """A sha256 over all parameters, with the engine that was asked for; each result names the one that ran."""
         return digest_of(self.describe())
 
     def describe(self) -> dict[str, Any]:
@@ -163,7 +163,7 @@ class Deployment:
     def __reduce__(self) -> tuple[Any, ...]:
         """For other processes: made again from its names, because networks and engines do not travel."""
         if self.recipe is not None:
-            return self.recipe.make, ()
+            return _again, (self.recipe, self.engine, self.device, self.batch_size, self.on_abstain, self.digest)
         return Deployment, (self.members, self.engine, self.device, self.batch_size, self.on_abstain)
 
     # -- what it does ------------------------------------------------------------------------------
@@ -197,13 +197,16 @@ class Deployment:
     def _running(self, member: Member) -> Engine:
         hash_ = member.hash.to(self.device).with_lowpass(member.config.lowpass)
         reads = what_engines_read(hash_, member.config)
-        key = (hash_.identity["name"], id(hash_.network), hash_.lowpass, reads, self.engine, self.batch_size)
+        clipped = member.config.noise == "clipped"
+        # The network is part of the key, and so stays alive: another one cannot get its id.
+        which = (digest_of(hash_.identity), hash_.network, reads, clipped)
+        key = (*which, self.engine, self.device, self.batch_size)
 
         def start(engine: str) -> Engine:
             if member.warning:
                 logger.warning("%s", member.warning)
             started = make_engine(hash_, engine, self.device, self.batch_size, reads=reads)
-            require_function(started, hash_, clipped=member.config.noise == "clipped")
+            require_function(started, hash_, clipped=clipped)
             return started
 
         return self._engines.get(key, self.engine, start)
@@ -282,3 +285,15 @@ class Deployment:
                     f"reference {reference.name} was enrolled for {theirs} with another configuration ({difference}): "
                     "enrol it again, or deploy the configuration it has"
                 )
+
+
+def _again(
+    recipe: Recipe, engine: str, device: str, batch_size: int | None, policy: Decision, digest: str
+) -> Deployment:
+    """In another process; refused where the names there mean something else."""
+    made = replace(recipe.make(), engine=engine, device=device, batch_size=batch_size, on_abstain=policy)
+    if made.digest != digest:
+        raise InputError(
+            f"{made.name} is another deployment in this process: make it there, or leave its members alone"
+        )
+    return made

@@ -38,7 +38,7 @@ class MemberResult:
     draws: int
     p_lower: float
     radius: float
-    radius_detected: float
+    radius_detected: float  # where abstentions are told as this decision, one of them counts as the same answer
     alpha: float  # its share of the deployment's
     sigma: float
     noise: str
@@ -79,7 +79,7 @@ class MatchResult:
 
     @property
     def psnr(self) -> float | None:
-        """The certified radius as a PSNR in dB: a change of at least this PSNR is inside. None where there is none."""
+        """The certified radius as a PSNR in dB: a change of more than this PSNR is inside. None where there is none."""
         return psnr_of(self.radius)
 
     @property
