@@ -123,20 +123,20 @@ def main() -> None:
     ratios: dict[str, float] = {}
     for name in [options.only] if options.only else ["pdq", "neuralhash"]:
         hash_ = get_hash(name)
-        config, enrolment = deployed(hash_, photo, options.n)
+        config, enrollment = deployed(hash_, photo, options.n)
         sigma = config.sigma
         assert isinstance(sigma, float)
-        print(f"{name} enrolment of the reference, once: {enrolment:.3f} s, sigma {sigma:g}", flush=True)
-        fixed = certificate_seconds(hash_, photo, config, repeats=5 if hash_.is_light else 1)
+        print(f"{name} enrollment of the reference, once: {enrollment:.3f} s, sigma {sigma:g}", flush=True)
+        fixed = certificate_seconds(hash_, photo, config, repeats=5 if hash_.has_small_network else 1)
         baseline = seconds(lambda h=hash_: algorithm2.certify(h, photo.pixels, photo.pixels, n=options.n))  # type: ignore[misc]
         ratios[f"{name} fixed"] = baseline / fixed
-        ratios[f"{name} fixed with enrolment"] = baseline / (fixed + enrolment)
+        ratios[f"{name} fixed with enrollment"] = baseline / (fixed + enrollment)
         print(f"{name} fixed N: {fixed:.3f} s, Algorithm 2: {baseline:.1f} s", flush=True)
         quick = certificate_seconds(hash_, photo, replace(config, target_radius=sigma), repeats=5)
         ratios[f"{name} target"] = baseline / quick
-        ratios[f"{name} target with enrolment"] = baseline / (quick + enrolment)
+        ratios[f"{name} target with enrollment"] = baseline / (quick + enrollment)
         print(f"{name} target radius of one sigma: {quick:.3f} s", flush=True)
-        if not hash_.is_light:
+        if not hash_.has_small_network:
             ratios[f"{name} draws"] = network_ratio(hash_, photo, sigma, config.lowpass)
         ratios[f"{name} memory"] = peak_memory(name)
     print()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from dualshield.hashes.contract import PerceptualHash
+from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.smoothing.statistics import Certificate, fixed_certificate
 
 BATCH = 8

@@ -15,11 +15,11 @@ import numpy as np
 import torch
 
 from dualshield.attacks import pgd
-from dualshield.attacks.result import Budget
-from dualshield.attacks.space import saved
+from dualshield.attacks.result import AttackBudget
 from dualshield.attacks.victim import Victim
 from dualshield.hashes import get_hash
 from dualshield.images import load_image
+from dualshield.images.eight_bit import to_8bit
 from dualshield.images.samples import sample_photos
 
 REQUIRED = 1.3
@@ -34,7 +34,7 @@ def main() -> None:
     options = parser.parse_args()
     hash_ = get_hash(options.hash)
     image = load_image(sample_photos()[0])
-    image = replace(image, pixels=saved(image.pixels))
+    image = replace(image, pixels=to_8bit(image.pixels))
     victim = Victim.plain(hash_, image)
     batch = image.pixels.expand(pgd.RESTARTS, -1, -1, -1).clone()
 
@@ -46,7 +46,7 @@ def main() -> None:
         return time.perf_counter() - started
 
     def attack() -> float:
-        result = pgd.attack(victim, image, Budget(40.0), steps=options.steps, early_stop=False)
+        result = pgd.attack(victim, image, AttackBudget(40.0), steps=options.steps, early_stop=False)
         return result.seconds
 
     bare(), attack()

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.radii import load
-from dualshield.attacks.space import saved
 from dualshield.images import CanonicalImage, list_images
+from dualshield.images.eight_bit import to_8bit
 from dualshield.smoothing.config import PAPER, PAPER_LIMIT
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.matcher import SmoothedMatcher
@@ -42,7 +42,7 @@ def at_the_boundary(matcher: SmoothedMatcher, image: CanonicalImage, other: Cano
     query = image
     for _ in range(BISECTIONS):
         weight = (low + high) / 2
-        query = replace(image, pixels=saved((1 - weight) * image.pixels + weight * other.pixels))
+        query = replace(image, pixels=to_8bit((1 - weight) * image.pixels + weight * other.pixels))
         low, high = (weight, high) if share(matcher, image, query, 1000, SEED) > 0.5 else (low, weight)
     return query
 
@@ -59,7 +59,7 @@ def main() -> None:
         files = list_images(folder)
         for index in range(PER_FOLDER):
             image, other = (load(files[(start + index) % len(files)]) for start in (FIRST, BLENDED))
-            image = replace(image, pixels=saved(image.pixels))
+            image = replace(image, pixels=to_8bit(image.pixels))
             query = at_the_boundary(law, image, other)
             started = time.perf_counter()
             limit = share(law, image, query, LAW_DRAWS, SEED + 1)

@@ -21,7 +21,8 @@ import torch.nn.functional as F
 
 from benchmarks.__main__ import certificate_seconds, deployed
 from benchmarks.radii import load
-from dualshield.hashes import PerceptualHash, efficientnet_lite, get_hash
+from dualshield.hashes import PerceptualHash, get_hash
+from dualshield.hashes.networks import efficientnet_lite
 from dualshield.images import CanonicalImage, FrontEnd, list_images, load_image
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.noise import GaussianSource
@@ -121,10 +122,12 @@ def main() -> None:
     print(f"\nneighbours that match when smoothed: {smoothed_matches(hash_, pairs, options.seed)} of {len(pairs)}")
     for file in files[:: max(1, len(files) // TIMED)][:TIMED]:
         photo = load_image(file)
-        config, enrolment = deployed(hash_, photo, n=5000)
+        config, enrollment = deployed(hash_, photo, n=5000)
         assert isinstance(config.sigma, float)
         target = certificate_seconds(hash_, photo, replace(config, target_radius=config.sigma), repeats=3)
-        print(f"sigma {config.sigma:g}: radius of one sigma in {target:.3f} s, enrolment {enrolment:.3f} s", flush=True)
+        print(
+            f"sigma {config.sigma:g}: radius of one sigma in {target:.3f} s, enrollment {enrollment:.3f} s", flush=True
+        )
 
 
 if __name__ == "__main__":

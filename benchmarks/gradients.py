@@ -14,8 +14,8 @@ from functools import partial
 
 import torch
 
+from dualshield.engines.gradients import LARGE, accelerated
 from dualshield.hashes import get_hash
-from dualshield.smoothing.accelerated import LARGE, accelerated
 
 
 def milliseconds(work: Callable[[], object], repeats: int) -> float:

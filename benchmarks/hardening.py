@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from dualshield.files import write_atomically
+from dualshield._common.files import write_atomically
 from dualshield.hardening.harden import HardenedImage, Hardener
 from dualshield.images import CanonicalImage, list_images, load_image
 from dualshield.images.preview import preview_files

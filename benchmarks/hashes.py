@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import synthetic
+from dualshield.engines.choose import make_engine
 from dualshield.hashes.registry import BUILT_IN
 from dualshield.images import load_image
 from dualshield.images.samples import sample_photos
 from dualshield.smoothing.config import DEFAULT_N, MatcherConfig
 from dualshield.smoothing.deploy import UNCALIBRATED_SIGMA
-from dualshield.smoothing.engines import make_engine
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.profile import find_profile
 from dualshield.smoothing.sampler import Sampler
@@ -52,9 +52,9 @@ def measure(name: str) -> dict[str, Any]:
     pixels = load_image(sample_photos()[0]).pixels
     source = GaussianSource.secret()
     started = time.perf_counter()
-    samplers = {"fast": Sampler(hash_, make_engine(hash_), config.noise)}
+    samplers = {"fast": Sampler(hash_, make_engine(hash_), config.noise_kind)}
     if samplers["fast"].engine.name != "torch":  # for a light hash torch is the fast engine
-        samplers["torch"] = Sampler(hash_, make_engine(hash_, "torch"), config.noise)
+        samplers["torch"] = Sampler(hash_, make_engine(hash_, "torch"), config.noise_kind)
     loading = time.perf_counter() - started
 
     def draw(engine: str, draws: int) -> float:

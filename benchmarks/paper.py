@@ -18,15 +18,16 @@ from statistics import fmean
 
 import torch
 
-from dualshield.attacks.space import saved
+from dualshield.engines.choose import make_engine
 from dualshield.hardening import paper
 from dualshield.hardening.negatives import negatives
 from dualshield.hashes import get_hash
 from dualshield.images import CanonicalImage, FrontEnd, list_images, load_image
+from dualshield.images.eight_bit import to_8bit
 from dualshield.images.quality import ssim
 from dualshield.smoothing.config import PAPER
-from dualshield.smoothing.engines import make_engine
 from dualshield.smoothing.noise import GaussianSource
+from dualshield.smoothing.noise_kinds import CLIPPED
 from dualshield.smoothing.sampler import Sampler
 
 SEED = 2026
@@ -48,7 +49,7 @@ def noise(images: Sequence[CanonicalImage]) -> None:
     sigma = float(PAPER.sigma)
     for name, resizing in RESIZINGS.items():
         resized = replace(hash_, front_end=resizing.normalise(HALF, HALF))
-        sampler = Sampler(resized, make_engine(resized, reads="features"), "clipped")
+        sampler = Sampler(resized, make_engine(resized, reads="features"), CLIPPED)
         source = GaussianSource.from_seed(SEED)
         distances = []
         for image in images:
@@ -66,7 +67,7 @@ def inner(images: Sequence[CanonicalImage]) -> None:
         for image in images:
             source = GaussianSource.for_work(SEED, image.name)
             delta, _ = paper.perturb(image.pixels, [hash_], unrelated, inner_step=step, limit=True, source=source)
-            found.append(ssim(image.pixels, saved(image.pixels + delta)))
+            found.append(ssim(image.pixels, to_8bit(image.pixels + delta)))
             print(f"inner steps of {255 * step:.0f}/255, {image.name}: SSIM {found[-1]:.3f}", flush=True)
         print(f"inner steps of {255 * step:.0f}/255: mean SSIM {fmean(found):.3f} of {len(found)} images")
 
@@ -75,7 +76,7 @@ def _images(folders: Sequence[Path], limit: int) -> Iterator[CanonicalImage]:
     for folder in folders:
         for file in list_images(folder)[:limit]:
             image = load_image(file)
-            yield CanonicalImage(saved(image.pixels), f"{folder.name}/{file.name}")
+            yield CanonicalImage(to_8bit(image.pixels), f"{folder.name}/{file.name}")
 
 
 def main() -> None:

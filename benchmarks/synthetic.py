@@ -12,8 +12,9 @@ import torch
 from torch import nn
 
 from dualshield.errors import MissingWeightsError
-from dualshield.hashes import PerceptualHash, c_pdna, c_pdq, dinohash, get_hash, hybridhash, simdino, sscd, vit2hash
-from dualshield.hashes.vit import ViT, ViTShape
+from dualshield.hashes import PerceptualHash, get_hash
+from dualshield.hashes.networks.vit import ViT, ViTShape
+from dualshield.hashes.zoo import c_pdna, c_pdq, dinohash, hybridhash, simdino, sscd, vit2hash
 from dualshield.images import FrontEnd
 from dualshield.images.frontend import IMAGENET_MEAN, IMAGENET_STD
 

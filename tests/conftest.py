@@ -12,23 +12,10 @@ import pytest
 import torch
 
 from dualshield.hashes import registry
-from dualshield.hashes.contract import PerceptualHash
+from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images import CanonicalImage, FrontEnd, load_image
 from dualshield.images.samples import sample_photos
-
-
-class Linear(torch.nn.Module):
-    """Margins that are linear in the features: the smoothed probability of each bit is known."""
-
-    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | float = 0.0) -> None:
-        super().__init__()
-        self.weight: torch.Tensor
-        self.bias: torch.Tensor
-        self.register_buffer("weight", weight)
-        self.register_buffer("bias", torch.as_tensor(bias))
-
-    def forward(self, features: torch.Tensor) -> torch.Tensor:
-        return features.flatten(1) @ self.weight.T + self.bias
+from tests.helpers.linear import Linear
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -72,7 +59,7 @@ def network_hash() -> PerceptualHash:
         layers = [torch.nn.Flatten(), torch.nn.Linear(768, 96), torch.nn.Tanh(), torch.nn.Linear(96, 48, bias=False)]
     front_end = FrontEnd.identity().resize(16, 16).normalise((0.5,) * 3, (0.5,) * 3)
     hash_ = PerceptualHash("network", "1", 48, front_end, torch.nn.Sequential(*layers))
-    assert not hash_.is_light
+    assert not hash_.has_small_network
     return hash_
 
 

@@ -9,12 +9,12 @@ import sys
 
 import pytest
 
-from dualshield import allocator
+from dualshield._common import allocator
 
 # Pages the system had to hand out while four tensors of 8 MB were made and dropped a hundred times.
 FAULTS = """
 import resource, sys, torch
-from dualshield.allocator import keep_freed_memory
+from dualshield._common.allocator import keep_freed_memory
 kept = sys.argv[1] == "keep" and keep_freed_memory()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(100):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from dualshield._common.files import read_limited, write_atomically
 from dualshield.errors import InputError, UnusableReferenceError
-from dualshield.files import read_limited, write_atomically
 
 LIMIT = 10
 OPEN_FILES = Path("/proc/self/fd")
@@ -84,7 +84,7 @@ def test_devices_are_refused(device: str) -> None:
 
 
 def test_standard_input_is_refused_without_waiting_for_it() -> None:
-    script = "from pathlib import Path; from dualshield.files import read_limited; read_limited(Path('/dev/stdin'), 10)"
+    script = "import pathlib; from dualshield._common.files import read_limited as r; r(pathlib.Path('/dev/stdin'), 10)"
     reading, writing = os.pipe()
     try:
         found = subprocess.run(
@@ -187,7 +187,8 @@ def test_standard_output_is_no_file_to_replace(tmp_path: Path) -> None:
     link = tmp_path / "stdout"  # like /dev/stdout, which a failure of this test would destroy
     link.symlink_to("/proc/self/fd/1")
     script = (
-        f"from pathlib import Path; from dualshield.files import write_atomically as w; w(Path({str(link)!r}), b'')"
+        "import pathlib; from dualshield._common.files import write_atomically as write; "
+        f"write(pathlib.Path({str(link)!r}), b'')"
     )
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert f"cannot write {link}: it is not a regular file" in found.stderr

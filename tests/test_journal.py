@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dualshield import journal as module
+from dualshield._common import journal as module
+from dualshield._common.journal import Journal
 from dualshield.errors import InputError
-from dualshield.journal import Journal
 
 SETTINGS = {"hash": "pdq", "seed": 5}
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from dualshield._common.outputs import Outputs, check_output
 from dualshield.cli.options import outputs_of
 from dualshield.errors import InputError
-from dualshield.outputs import Outputs, check_output
 
 
 def test_a_new_file_may_be_written(tmp_path: Path) -> None:

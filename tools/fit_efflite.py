@@ -15,12 +15,13 @@ from pathlib import Path
 
 import torch
 
-from dualshield.hashes import efficientnet_lite, efflite
-from dualshield.hashes.contract import PerceptualHash
-from dualshield.hashes.efflite import Projection
-from dualshield.hashes.efflite_fit import FitPlan, Moments, solve, write
+from dualshield.engines.choose import make_engine
+from dualshield.hashes.networks import efficientnet_lite
+from dualshield.hashes.perceptual_hash import PerceptualHash
+from dualshield.hashes.zoo import efflite
+from dualshield.hashes.zoo.efflite import Projection
+from dualshield.hashes.zoo.efflite_fit import FitPlan, Moments, solve, write
 from dualshield.images import list_images, load_image
-from dualshield.smoothing.engines import make_engine
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.transforms import Transform
 from dualshield.transforms.paper import LEVELS
@@ -46,7 +47,7 @@ def cores(files: Sequence[Path], seed: int) -> Iterator[torch.Tensor]:
         pixels = load_image(file).pixels
         handled = [transform(pixels, seed=seed + i) for transform in variants(generator)]
         clean = torch.stack([front_end.core(image) for image in (pixels, *handled)])
-        yield torch.cat([clean, source.around(clean[0], SIGMA, NOISE_DRAWS)])
+        yield torch.cat([clean, source.noisy_copies(clean[0], SIGMA, NOISE_DRAWS)])
 
 
 def main() -> None:

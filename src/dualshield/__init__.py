@@ -6,6 +6,6 @@ The public names are listed in `__init__.pyi`. Each is loaded when it is first u
 
 import lazy_loader
 
-__version__ = "0.1.0"
+from dualshield._version import __version__ as __version__
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,6 +1,8 @@
 # The public names and where they are defined; `__init__.py` reads this file.
 
 from . import attacks, transforms
+from .calibration.calibrate import calibrate
+from .calibration.measure import CalibrationPlan
 from .errors import (
     CardError,
     CodeError,
@@ -17,11 +19,9 @@ from .errors import (
 from .evaluation.evaluate import evaluate
 from .hardening.harden import HardenedImage, Hardener, HardeningReport, harden
 from .hashes import HashState, PerceptualHash, get_hash, hash_names, list_hashes
-from .hashes.blackbox import black_box
-from .hashes.blackbox_command import command_hash
+from .hashes.external.black_box import black_box
+from .hashes.external.command import command_hash
 from .images import CanonicalImage, FrontEnd, ImageLike, as_image, load_image
-from .smoothing.calibrate import calibrate
-from .smoothing.calibration import CalibrationPlan
 from .smoothing.config import PAPER, MatcherConfig
 from .smoothing.deploy import HashLike, deploy, match
 from .smoothing.deployment import Deployment
@@ -31,6 +31,7 @@ from .smoothing.profile import Profile
 from .smoothing.reference import Reference
 from .smoothing.result import MatchResult, MemberResult
 from .smoothing.statistics import Decision
+from .smoothing.variants import Variant
 from .verification.verify import Verification, verify
 
 __version__: str
@@ -66,6 +67,7 @@ __all__ = [
     "Profile",
     "Reference",
     "UnusableReferenceError",
+    "Variant",
     "Verification",
     "WeightsError",
     "as_image",

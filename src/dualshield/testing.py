@@ -20,13 +20,13 @@ import torch
 from PIL import Image
 from scipy.stats import ks_2samp
 
+from dualshield.engines.choose import make_engine
 from dualshield.hashes.codes import bit_error_rate, from_hex, to_hex
-from dualshield.hashes.contract import PerceptualHash
-from dualshield.images.canonical import CanonicalImage, load_image
-from dualshield.images.frontend import CANONICAL_SIZE
+from dualshield.hashes.perceptual_hash import PerceptualHash
+from dualshield.images.canonical import CANONICAL_SIZE, CanonicalImage, load_image
 from dualshield.images.synthetic import natural_image
-from dualshield.smoothing.engines import make_engine
 from dualshield.smoothing.noise import GaussianSource
+from dualshield.smoothing.noise_kinds import LINEAR
 from dualshield.smoothing.sampler import Sampler
 
 __all__ = ["HashContract", "natural_image"]
@@ -152,6 +152,6 @@ class HashContract(ABC):
 
     def test_noisy_codes_stay_near_the_plain_one_at_small_sigma(self) -> None:
         image = self._images()[0]
-        sampler = Sampler(self.hash, make_engine(self.hash), "linear")
+        sampler = Sampler(self.hash, make_engine(self.hash), LINEAR)
         codes = torch.cat(list(sampler.codes(image.pixels, 1e-3, 10, GaussianSource.from_seed(4))))
         assert self.hash.matches(codes, self.hash.code(image.pixels)).all()

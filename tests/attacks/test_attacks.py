@@ -8,27 +8,28 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import Linear
 from dualshield.attacks import collision, eot, linearised, nes, pgd
 from dualshield.attacks.defence import Defence
 from dualshield.attacks.judge import LOST_BY_SAVING, judged
+from dualshield.attacks.l2_ball import project, to_8bit_within
 from dualshield.attacks.objective import flip_margin, join_margin
-from dualshield.attacks.result import AttackResult, Budget
-from dualshield.attacks.space import project, saved, saved_within
+from dualshield.attacks.result import AttackBudget, AttackResult
 from dualshield.attacks.victim import Target, Victim
 from dualshield.errors import InputError
 from dualshield.hashes import PerceptualHash, get_hash
 from dualshield.images import CanonicalImage, FrontEnd
+from dualshield.images.eight_bit import to_8bit
 from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.statistics import Decision
+from tests.helpers.linear import Linear
 
 
 @pytest.fixture(scope="module")
 def photo(photos: list[CanonicalImage]) -> CanonicalImage:
-    return CanonicalImage(saved(photos[0].pixels), "photo")
+    return CanonicalImage(to_8bit(photos[0].pixels), "photo")
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ def service(deployment: Deployment, reference: CanonicalImage, seed: int = 1) ->
 def check(result: AttackResult, query: CanonicalImage, budget: float) -> None:
     """What is true of every result, on the image as saved."""
     image = result.adversarial.pixels
-    assert torch.equal(image, saved(image))
+    assert torch.equal(image, to_8bit(image))
     length = float((image - query.pixels).double().norm())
     assert result.l2 == pytest.approx(length, rel=1e-9)
     assert length <= budget
@@ -71,7 +72,7 @@ def check(result: AttackResult, query: CanonicalImage, budget: float) -> None:
 @pytest.mark.parametrize("budget", [40.0, 90.0])
 def test_pgd_beats_the_plain_hash(toy_hash: PerceptualHash, photo: CanonicalImage, budget: float) -> None:
     victim = Victim.plain(toy_hash, photo)
-    result = pgd.attack(victim, photo, Budget(budget), steps=60)
+    result = pgd.attack(victim, photo, AttackBudget(budget), steps=60)
     check(result, photo, budget)
     assert result.success
     assert result.success_float
@@ -81,11 +82,11 @@ def test_pgd_beats_the_plain_hash(toy_hash: PerceptualHash, photo: CanonicalImag
 
 
 def test_pgd_on_a_batch_of_pairs_is_pgd_on_each(toy_hash: PerceptualHash, photos: list[CanonicalImage]) -> None:
-    pairs = [CanonicalImage(saved(photo.pixels), photo.name) for photo in photos[:3]]
+    pairs = [CanonicalImage(to_8bit(photo.pixels), photo.name) for photo in photos[:3]]
     victims = [Victim.plain(toy_hash, pair) for pair in pairs]
-    together = pgd.attack_many(victims, pairs, Budget(20.0), steps=12, restarts=2)
+    together = pgd.attack_many(victims, pairs, AttackBudget(20.0), steps=12, restarts=2)
     for victim, pair, result in zip(victims, pairs, together, strict=True):
-        alone = pgd.attack(victim, pair, Budget(20.0), steps=12, restarts=2)
+        alone = pgd.attack(victim, pair, AttackBudget(20.0), steps=12, restarts=2)
         assert (alone.success, alone.steps) == (result.success, result.steps)
         # Sums in another order may turn the sign of a gradient that is zero but for rounding.
         changed = (alone.adversarial.pixels - result.adversarial.pixels).abs() > 1e-6
@@ -93,18 +94,18 @@ def test_pgd_on_a_batch_of_pairs_is_pgd_on_each(toy_hash: PerceptualHash, photos
         check(result, pair, 20.0)
     other = replace(toy_hash, name="other")
     with pytest.raises(InputError, match="one hash at a time"):
-        pgd.attack_many([victims[0], Victim.plain(other, pairs[1])], pairs[:2], Budget(20.0))
+        pgd.attack_many([victims[0], Victim.plain(other, pairs[1])], pairs[:2], AttackBudget(20.0))
 
 
 def test_pgd_cannot_win_with_next_to_nothing(toy_hash: PerceptualHash, photo: CanonicalImage) -> None:
-    result = pgd.attack(Victim.plain(toy_hash, photo), photo, Budget(0.05), steps=10)
+    result = pgd.attack(Victim.plain(toy_hash, photo), photo, AttackBudget(0.05), steps=10)
     check(result, photo, 0.05)
     assert not result.success
     assert result.steps == 10
 
 
 def test_eot_beats_smoothing_and_the_papers_attack_is_warned_about(smoothed: Deployment, photo: CanonicalImage) -> None:
-    budget = Budget(30.0)
+    budget = AttackBudget(30.0)
     adaptive = eot.attack(service(smoothed, photo), photo, budget, steps=40)
     check(adaptive, photo, 30.0)
     assert adaptive.success
@@ -125,8 +126,8 @@ def test_the_linearised_hash_gives_the_shortest_evasion(photos: list[CanonicalIm
     lengths = (rows * np.linalg.norm(hash_.front_end.colour)).ravel()[::-1]
     margins = np.sort(np.abs(hash_.margins(pixels[None])[0].numpy()) / lengths)
     bound = float(np.sqrt((margins[: hash_.max_distance + 1] ** 2).sum()))
-    assert not eot.attack(victim, photo, Budget(0.9 * bound), steps=20).success
-    result = eot.attack(victim, photo, Budget(1.5 * bound), steps=20)
+    assert not eot.attack(victim, photo, AttackBudget(0.9 * bound), steps=20).success
+    result = eot.attack(victim, photo, AttackBudget(1.5 * bound), steps=20)
     assert result.success
     assert result.l2 <= 1.5 * bound
 
@@ -148,7 +149,7 @@ def test_eot_follows_the_deployed_mode_and_noise(
     config = replace(config, reference_mode=mode, noise=noise)  # type: ignore[arg-type]
     (victim,) = service(deploy(toy_hash, config=config), photo, 2).members
     assert victim.reference.mode == mode
-    result = eot.attack(victim, photo, Budget(60.0), steps=10, draws=2)
+    result = eot.attack(victim, photo, AttackBudget(60.0), steps=10, draws=2)
     check(result, photo, 60.0)
     assert result.success
 
@@ -164,7 +165,7 @@ def test_nes_beats_the_plain_hash_and_counts_queries(fine_hash: PerceptualHash, 
         return score(pixels)
 
     victim.score = counted_score  # type: ignore[method-assign]
-    result = nes.attack(victim, photo, Budget(90.0))
+    result = nes.attack(victim, photo, AttackBudget(90.0))
     check(result, photo, 90.0)
     assert result.success
     assert result.queries == calls + result.steps  # one look at the decision per step
@@ -173,26 +174,26 @@ def test_nes_beats_the_plain_hash_and_counts_queries(fine_hash: PerceptualHash, 
 
 
 def test_nes_stops_at_its_limit(toy_hash: PerceptualHash, photo: CanonicalImage) -> None:
-    result = nes.attack(Victim.plain(toy_hash, photo), photo, Budget(0.01), max_queries=100)
+    result = nes.attack(Victim.plain(toy_hash, photo), photo, AttackBudget(0.01), max_queries=100)
     assert not result.success
     assert result.queries == 3 * 33
     assert result.steps == 3
 
 
 def test_nes_on_the_plain_score_of_a_smoothed_service(smoothed: Deployment, photo: CanonicalImage) -> None:
-    result = nes.attack(service(smoothed, photo), photo, Budget(90.0), max_queries=99, plain_score=True)
+    result = nes.attack(service(smoothed, photo), photo, AttackBudget(90.0), max_queries=99, plain_score=True)
     assert result.method == "nes-plain"
     check(result, photo, 90.0)
 
 
 def test_collision_with_the_plain_hash(toy_hash: PerceptualHash, photos: list[CanonicalImage]) -> None:
     victim = Victim.plain(toy_hash, photos[0])
-    query = CanonicalImage(saved(photos[1].pixels), "other")
-    result = collision.attack(victim, query, Budget(180.0), steps=60)
+    query = CanonicalImage(to_8bit(photos[1].pixels), "other")
+    result = collision.attack(victim, query, AttackBudget(180.0), steps=60)
     check(result, query, 180.0)
     assert result.success
     assert result.decision == "match"
-    refused = collision.attack(victim, query, Budget(0.5), steps=5)
+    refused = collision.attack(victim, query, AttackBudget(0.5), steps=5)
     assert not refused.success
 
 
@@ -203,25 +204,25 @@ def test_no_attack_succeeds_inside_a_certified_radius(photos: list[CanonicalImag
     generator = torch.Generator().manual_seed(5)
     certified = 0
     for i, image in enumerate(photos):
-        photo = CanonicalImage(saved(image.pixels), image.name)
-        other = CanonicalImage(saved(photos[i - 1].pixels), "other")
+        photo = CanonicalImage(to_8bit(image.pixels), image.name)
+        other = CanonicalImage(to_8bit(photos[i - 1].pixels), "other")
         reference = deployment.enroll(photo)
         result = deployment.match(reference, photo, noise=noise)
         victim = service(deployment, photo, 4)
         if result.decision is Decision.MATCH:
             certified += 1
-            attacked = eot.attack(victim, photo, Budget(result.radius), steps=20, draws=8)
+            attacked = eot.attack(victim, photo, AttackBudget(result.radius), steps=20, draws=8)
             assert not attacked.success
             for _ in range(5):
                 delta = torch.randn(photo.pixels.shape, generator=generator)
                 delta = project(photo.pixels, delta * result.radius / delta.norm(), result.radius)
-                assert victim.decide(saved_within(photo.pixels, delta, result.radius)) is Decision.MATCH
+                assert victim.decide(to_8bit_within(photo.pixels, delta, result.radius)) is Decision.MATCH
             # As far as the detected radius reaches, the matcher itself does not even abstain.
-            near = eot.attack(victim, photo, Budget(result.radius_detected), steps=20, draws=8)
+            near = eot.attack(victim, photo, AttackBudget(result.radius_detected), steps=20, draws=8)
             assert deployment.match(reference, near.adversarial, noise=noise).decision is Decision.MATCH
         separate = deployment.match(reference, other, noise=noise)
         assert separate.decision is Decision.NO_MATCH
-        collided = collision.attack(victim, other, Budget(separate.radius), steps=20, draws=8)
+        collided = collision.attack(victim, other, AttackBudget(separate.radius), steps=20, draws=8)
         assert not collided.success
     assert certified >= 5
 
@@ -234,9 +235,9 @@ def test_saving_keeps_the_budget_exactly(photo: CanonicalImage) -> None:
     for l2 in (0.01, 0.5, 3.0, 40.0):
         delta = torch.randn(photo.pixels.shape, generator=generator)
         delta = project(photo.pixels, delta * 2 * l2 / delta.norm(), l2)
-        image = saved_within(photo.pixels, delta, l2)
+        image = to_8bit_within(photo.pixels, delta, l2)
         assert float((image - photo.pixels).double().norm()) <= l2
-    assert torch.equal(saved_within(photo.pixels, torch.zeros_like(delta), 1e-6), photo.pixels)
+    assert torch.equal(to_8bit_within(photo.pixels, torch.zeros_like(delta), 1e-6), photo.pixels)
 
 
 def test_projection_is_per_image(photo: CanonicalImage) -> None:
@@ -264,11 +265,11 @@ def test_the_collision_objective_gives_up_the_dearest_bits() -> None:
 
 def test_a_success_that_saving_loses_is_reported(toy_hash: PerceptualHash) -> None:
     """On a flat image any pattern decides the bits; one far below half a grey level vanishes in the file."""
-    flat = CanonicalImage(saved(torch.full((3, 512, 512), 0.5)), "flat")
+    flat = CanonicalImage(to_8bit(torch.full((3, 512, 512), 0.5)), "flat")
     victim = Victim.plain(toy_hash, flat)
     coarse = torch.randn(1, 1, 8, 8, generator=torch.Generator().manual_seed(1)).sign()
     pattern = torch.nn.functional.interpolate(coarse, size=(512, 512))[0].expand(3, -1, -1)
-    result = judged("pgd", victim, flat.pixels, 0.2 / 255 * pattern, Budget(10.0), 1, 0.0)
+    result = judged("pgd", victim, flat.pixels, 0.2 / 255 * pattern, AttackBudget(10.0), 1, 0.0)
     assert result.success_float
     assert not result.success
     assert LOST_BY_SAVING in result.warnings
@@ -277,16 +278,16 @@ def test_a_success_that_saving_loses_is_reported(toy_hash: PerceptualHash) -> No
 @pytest.mark.parametrize("l2", [0.0, -1.0, float("nan"), float("inf"), 1e9])
 def test_impossible_budgets(l2: float) -> None:
     with pytest.raises(InputError, match="budget"):
-        Budget(l2)
+        AttackBudget(l2)
 
 
 def test_a_pair_that_does_not_match_is_refused(toy_hash: PerceptualHash, photos: list[CanonicalImage]) -> None:
     victim = Victim.plain(toy_hash, photos[0])
     for attack in (pgd.attack, eot.attack, nes.attack):
         with pytest.raises(InputError, match="to begin with"):
-            attack(victim, photos[1], Budget(10.0))
+            attack(victim, photos[1], AttackBudget(10.0))
     with pytest.raises(InputError, match="already"):
-        collision.attack(victim, photos[0], Budget(10.0))
+        collision.attack(victim, photos[0], AttackBudget(10.0))
 
 
 def test_a_hash_without_gradient_is_black_box_only(fine_hash: PerceptualHash, photo: CanonicalImage) -> None:
@@ -298,5 +299,5 @@ def test_a_hash_without_gradient_is_black_box_only(fine_hash: PerceptualHash, ph
     victim = Victim.plain(replace(fine_hash, network=Frozen()), photo)
     for attack in (pgd.attack, eot.attack):
         with pytest.raises(InputError, match="black-box"):
-            attack(victim, photo, Budget(10.0))
-    assert nes.attack(victim, photo, Budget(90.0)).success
+            attack(victim, photo, AttackBudget(10.0))
+    assert nes.attack(victim, photo, AttackBudget(90.0)).success

@@ -8,30 +8,31 @@ from typing import Any, get_args
 import pytest
 import torch
 
-from conftest import Linear
 from dualshield.attacks import eot, nes, pgd
 from dualshield.attacks.attack import attack
 from dualshield.attacks.defence import DECISION_DRAWS, Defence
-from dualshield.attacks.result import Budget
-from dualshield.attacks.space import saved
-from dualshield.attacks.victim import Against, Victim
+from dualshield.attacks.result import AttackBudget
+from dualshield.attacks.victim import Victim
 from dualshield.errors import InputError
 from dualshield.hardening import paper
 from dualshield.hashes import PerceptualHash
-from dualshield.hashes.native import NativeRule, cosine_distance
+from dualshield.hashes.native_rule import NativeRule, cosine_distance
 from dualshield.images import CanonicalImage, FrontEnd
+from dualshield.images.eight_bit import to_8bit
 from dualshield.smoothing.config import PAPER, MatcherConfig
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.statistics import Decision
+from dualshield.smoothing.variants import Variant
+from tests.helpers.linear import Linear
 
-VARIANTS = get_args(Against)
+VARIANTS = get_args(Variant)
 
 
 @pytest.fixture(scope="module")
 def photo(photos: list[CanonicalImage]) -> CanonicalImage:
-    return CanonicalImage(saved(photos[1].pixels), "photo")
+    return CanonicalImage(to_8bit(photos[1].pixels), "photo")
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,7 @@ def only(defence: Defence, published: CanonicalImage) -> Victim:
 
 @pytest.mark.parametrize("against", VARIANTS)
 def test_under_the_papers_parameters_everything_has_the_papers_threshold(
-    against: Against, strict: PerceptualHash, photo: CanonicalImage, monkeypatch: pytest.MonkeyPatch
+    against: Variant, strict: PerceptualHash, photo: CanonicalImage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not the hash's own, which is what hardening once optimised against."""
     optimised: list[float] = []
@@ -63,7 +64,7 @@ def test_under_the_papers_parameters_everything_has_the_papers_threshold(
     monkeypatch.setattr(paper, "perturb", perturb)
     defence = Defence(deploy(strict, parameters="paper"), against, preset="paper")
     victim = only(defence, defence.publish(photo))
-    assert optimised == ([PAPER.threshold] if against in ("hardening", "ours") else [])
+    assert optimised == ([PAPER.threshold] if against in ("hardening", "both") else [])
     assert victim.hash.threshold == PAPER.threshold == 0.2
     if victim.matcher is not None:
         assert victim.matcher.plain_hash.threshold == PAPER.threshold
@@ -75,7 +76,7 @@ def test_hardening_for_the_protocol_gives_what_a_hash_of_its_threshold_would_get
     monkeypatch.setattr(paper, "STEPS", 2)
 
     def published(deployment: Deployment) -> torch.Tensor:
-        return Defence(deployment, "ours", preset="paper").publish(photo, GaussianSource.from_seed(2)).pixels
+        return Defence(deployment, "both", preset="paper").publish(photo, GaussianSource.from_seed(2)).pixels
 
     found = published(deploy(strict, parameters="paper"))
     assert torch.equal(found, published(deploy(strict.with_threshold(0.2), parameters="paper")))
@@ -122,7 +123,7 @@ def test_what_is_published_without_hardening_is_the_image_as_a_file_holds_it(
     deployment = deploy(toy_hash, config=MatcherConfig(sigma=1.0))
     for against in ("original", "smoothing"):
         published = Defence(deployment, against).publish(photos[1])
-        assert torch.equal(published.pixels, saved(photos[1].pixels))
+        assert torch.equal(published.pixels, to_8bit(photos[1].pixels))
         assert published.name == photos[1].name
 
 
@@ -144,7 +145,7 @@ def test_an_abstention_is_what_the_deployment_makes_of_it(
 
 @pytest.mark.parametrize("against", ["original", "smoothing"])
 def test_a_native_rule_is_attacked_by_queries_alone(
-    against: Against, toy_hash: PerceptualHash, photo: CanonicalImage
+    against: Variant, toy_hash: PerceptualHash, photo: CanonicalImage
 ) -> None:
     """Gradient attacks flip bits, and it compares something else."""
     rule = NativeRule("a cosine distance of some values", lambda margins: margins[..., :40], cosine_distance, 0.3)
@@ -152,13 +153,13 @@ def test_a_native_rule_is_attacked_by_queries_alone(
     defence = Defence(deployment, against)
     for white_box in (pgd.attack, eot.attack):
         with pytest.raises(InputError, match="the native rule of toy compares no bits: only black-box attacks"):
-            white_box(defence.victim(photo), photo, Budget(10.0))
+            white_box(defence.victim(photo), photo, AttackBudget(10.0))
     victim = defence.victim(photo, GaussianSource.from_seed(5))
     assert abs(victim.score(photo.pixels)) < victim.boundary == 0.3
     assert victim.score(photo.pixels.flip(2)) > victim.boundary
-    assert nes.attack(victim, photo, Budget(10.0), max_queries=40).queries == 33
+    assert nes.attack(victim, photo, AttackBudget(10.0), max_queries=40).queries == 33
     with pytest.raises(InputError, match="the native rule of toy compares no bits, which is what hardening"):
-        Defence(deployment, "ours")
+        Defence(deployment, "both")
 
 
 # -- what is refused -----------------------------------------------------------------------------------
@@ -178,7 +179,7 @@ def test_unknown_variants_and_presets_are_refused(toy_hash: PerceptualHash) -> N
         Defence(deployment, against)
     preset: Any = "strong"
     with pytest.raises(InputError, match="unknown preset 'strong'"):
-        Defence(deployment, "ours", preset=preset)
+        Defence(deployment, "both", preset=preset)
 
 
 # -- the call ------------------------------------------------------------------------------------------
@@ -212,7 +213,7 @@ def test_results_of_attacks_name_what_was_attacked(photos: list[CanonicalImage])
         defence = Defence(deployment, against)
         published = defence.publish(photos[0])
         victim = defence.victim(published, GaussianSource.from_seed(1))
-        named[against] = pgd.attack(victim, published, Budget(1.0)).to_dict()
+        named[against] = pgd.attack(victim, published, AttackBudget(1.0)).to_dict()
     plain, smoothed = named["original"], named["smoothing"]
     assert (plain["deployment"], plain["reference_fingerprint"], plain["noise_source"]) == (None, None, None)
     deciding = deployment.with_config(target_radius=0.0, n=DECISION_DRAWS)

@@ -13,35 +13,35 @@ from typing import Any
 import pytest
 import torch
 
-from conftest import Linear
 from dualshield.attacks import collision, eot, nes, pgd, redteam
 from dualshield.attacks.defence import DECISION_DRAWS, Defence
-from dualshield.attacks.joint import JointVictim
-from dualshield.attacks.objective import together
+from dualshield.attacks.joint_victim import JointVictim
+from dualshield.attacks.objective import combined_direction
 from dualshield.attacks.redteam import Plan
-from dualshield.attacks.result import AttackResult, Budget
-from dualshield.attacks.space import saved
+from dualshield.attacks.result import AttackBudget, AttackResult
 from dualshield.attacks.victim import Target, Victim
 from dualshield.errors import InputError
 from dualshield.hardening import gradient
 from dualshield.hashes import PerceptualHash, get_hash
 from dualshield.images import CanonicalImage
+from dualshield.images.eight_bit import to_8bit
 from dualshield.smoothing.config import PAPER, MatcherConfig
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.member import Member
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.statistics import Decision
+from tests.helpers.linear import Linear
 
 
 @pytest.fixture(scope="module")
 def photo(photos: list[CanonicalImage]) -> CanonicalImage:
-    return CanonicalImage(saved(photos[1].pixels), "photo")
+    return CanonicalImage(to_8bit(photos[1].pixels), "photo")
 
 
 @pytest.fixture(scope="module")
 def other(photos: list[CanonicalImage]) -> CanonicalImage:
-    return CanonicalImage(saved(photos[2].pixels), "other")
+    return CanonicalImage(to_8bit(photos[2].pixels), "other")
 
 
 def plain(reference: CanonicalImage, *hashes: PerceptualHash) -> JointVictim:
@@ -55,7 +55,7 @@ def said(victim: Target, result: AttackResult) -> list[Decision]:
 
 def check(result: AttackResult, query: CanonicalImage) -> None:
     image = result.adversarial.pixels
-    assert torch.equal(image, saved(image))
+    assert torch.equal(image, to_8bit(image))
     assert float((image - query.pixels).double().norm()) <= result.budget
 
 
@@ -71,7 +71,7 @@ def different(network_hash: PerceptualHash) -> Deployment:
 @pytest.mark.parametrize("attack", [pgd.attack, eot.attack])
 def test_pdq_and_a_network_are_evaded_at_once(attack: Any, network_hash: PerceptualHash, photo: CanonicalImage) -> None:
     victim = plain(photo, get_hash("pdq"), network_hash)
-    result = attack(victim, photo, Budget(20.0), steps=40)
+    result = attack(victim, photo, AttackBudget(20.0), steps=40)
     check(result, photo)
     assert result.success
     assert result.queries == 0
@@ -84,7 +84,7 @@ def test_a_member_left_matching_is_no_success(
 ) -> None:
     """The first member falls to any change of a single bit, the second to nothing within the budget."""
     victim = plain(photo, toy_hash.with_threshold(0.0), network_hash.with_threshold(0.45))
-    result = attack(victim, photo, Budget(6.0), steps=5)
+    result = attack(victim, photo, AttackBudget(6.0), steps=5)
     check(result, photo)
     assert not result.success
     assert result.decision == "match"
@@ -103,7 +103,9 @@ def test_both_cost_more_than_each_alone(toy_hash: PerceptualHash, photo: Canonic
     def cost(*hashes: PerceptualHash) -> float:
         budgets = [4.0 * 1.3**i for i in range(7)]
         victim = plain(photo, *hashes)
-        return budgets[bisect_left(budgets, True, key=lambda b: eot.attack(victim, photo, Budget(b), steps=10).success)]
+        return budgets[
+            bisect_left(budgets, True, key=lambda b: eot.attack(victim, photo, AttackBudget(b), steps=10).success)
+        ]
 
     alone = [cost(part) for part in parts]
     assert max(alone) <= cost(*parts) <= 1.3 * (alone[0] ** 2 + alone[1] ** 2) ** 0.5
@@ -111,11 +113,11 @@ def test_both_cost_more_than_each_alone(toy_hash: PerceptualHash, photo: Canonic
 
 def test_the_smoothed_service_is_evaded_at_once(network_hash: PerceptualHash, photo: CanonicalImage) -> None:
     victim = Defence(different(network_hash), "smoothing").victim(photo, GaussianSource.from_seed(6))
-    result = eot.attack(victim, photo, Budget(30.0), steps=20)
+    result = eot.attack(victim, photo, AttackBudget(30.0), steps=20)
     check(result, photo)
     assert result.success
     assert Decision.MATCH not in said(victim, result)
-    paper = pgd.attack(victim, photo, Budget(30.0), steps=3)
+    paper = pgd.attack(victim, photo, AttackBudget(30.0), steps=3)
     assert pgd.NO_EOT in paper.warnings
 
 
@@ -124,7 +126,7 @@ def test_no_attack_succeeds_inside_the_joint_certificate(network_hash: Perceptua
     radius = deployment.match(deployment.enroll(photo), photo, noise=GaussianSource.from_seed(1)).radius
     assert radius > 1
     victim = Defence(deployment, "smoothing").victim(photo, GaussianSource.from_seed(2))
-    assert not eot.attack(victim, photo, Budget(radius), steps=20).success
+    assert not eot.attack(victim, photo, AttackBudget(radius), steps=20).success
 
 
 def test_pgd_on_a_batch_of_joint_pairs(
@@ -132,14 +134,14 @@ def test_pgd_on_a_batch_of_joint_pairs(
 ) -> None:
     pairs = [photo, other]
     results = pgd.attack_many(
-        [plain(p, toy_hash, network_hash) for p in pairs], pairs, Budget(40.0), steps=40, restarts=2
+        [plain(p, toy_hash, network_hash) for p in pairs], pairs, AttackBudget(40.0), steps=40, restarts=2
     )
     for pair, result in zip(pairs, results, strict=True):
         check(result, pair)
         assert result.success
         assert said(plain(pair, toy_hash, network_hash), result) == [Decision.NO_MATCH] * 2
     with pytest.raises(InputError, match="one hash at a time"):
-        pgd.attack_many([plain(photo, toy_hash, network_hash), plain(other, toy_hash)], pairs, Budget(40.0))
+        pgd.attack_many([plain(photo, toy_hash, network_hash), plain(other, toy_hash)], pairs, AttackBudget(40.0))
 
 
 # -- the service --------------------------------------------------------------------------------------
@@ -152,7 +154,7 @@ def test_one_call_is_one_query(toy_hash: PerceptualHash, network_hash: Perceptua
     assert victim.decide(photo.pixels) is Decision.MATCH
     assert victim.score(photo.pixels) == victim.plain_score(photo.pixels) == 0
     assert victim.queries == 3
-    result = nes.attack(victim, photo, Budget(0.01), max_queries=70)
+    result = nes.attack(victim, photo, AttackBudget(0.01), max_queries=70)
     assert (result.queries, result.steps) == (66, 2)
 
 
@@ -216,12 +218,12 @@ def test_a_collision_with_any_member_is_one(
     exact = get_hash("pdq").with_threshold(0.0)
     for hashes in ((exact, network_hash), (network_hash, exact)):
         victim = plain(photo, *hashes)
-        result = collision.attack(victim, other, Budget(60.0), steps=15)
+        result = collision.attack(victim, other, AttackBudget(60.0), steps=15)
         check(result, other)
         assert result.success
         matching = [hash_ for hash_, d in zip(hashes, said(victim, result), strict=True) if d is Decision.MATCH]
         assert matching == [network_hash]
-    assert not collision.attack(victim, other, Budget(0.5), steps=5).success
+    assert not collision.attack(victim, other, AttackBudget(0.5), steps=5).success
 
 
 # -- the direction ------------------------------------------------------------------------------------
@@ -232,13 +234,13 @@ def test_members_pull_by_what_they_lack_not_by_the_length_of_their_gradients() -
     first, second = torch.randn(2, 3, 4, 4, generator=generator)
     second = second - first * (first * second).sum() / first.square().sum()
     equal = torch.tensor(0.1)
-    direction = together([first, 1000 * second], [equal, equal])
+    direction = combined_direction([first, 1000 * second], [equal, equal])
     assert torch.allclose(direction, (first / first.norm() + second / second.norm()) / 2, atol=1e-6)
-    assert torch.equal(together([first], [equal]), first / first.norm())
+    assert torch.equal(combined_direction([first], [equal]), first / first.norm())
     # Evaded with something to spare: no pull. All of them: no direction.
-    assert torch.allclose(together([first, second], [equal, 0 * equal]), first / first.norm())
-    assert not together([0 * first, 0 * second], [0 * equal, 0 * equal]).any()
-    batch = together([torch.stack([first, second])] * 2, [torch.tensor([0.1, 0.0]), torch.tensor([0.3, 0.0])])
+    assert torch.allclose(combined_direction([first, second], [equal, 0 * equal]), first / first.norm())
+    assert not combined_direction([0 * first, 0 * second], [0 * equal, 0 * equal]).any()
+    batch = combined_direction([torch.stack([first, second])] * 2, [torch.tensor([0.1, 0.0]), torch.tensor([0.3, 0.0])])
     assert torch.allclose(batch[0], first / first.norm())
     assert not batch[1].any()
 
@@ -266,9 +268,9 @@ def test_ours_hardens_for_all_members(
     network_name: str, photo: CanonicalImage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gradient, "STEPS", 2)
-    defence = Defence(deploy(f"pdq+{network_name}"), "ours")
+    defence = Defence(deploy(f"pdq+{network_name}"), "both")
     published = defence.publish(photo, GaussianSource.from_seed(4))
-    assert torch.equal(published.pixels, saved(published.pixels))
+    assert torch.equal(published.pixels, to_8bit(published.pixels))
     assert not torch.equal(published.pixels, photo.pixels)
     assert defence.hardener is not None
     assert defence.hardener.deployment is defence.deployment
@@ -310,8 +312,8 @@ def test_a_member_without_gradient_is_named(network_hash: PerceptualHash, photo:
     victim = plain(photo, get_hash("pdq"), replace(network_hash, name="frozen", network=Frozen()))
     for attack in (pgd.attack, eot.attack, collision.attack):
         with pytest.raises(InputError, match="hash frozen has no gradient"):
-            attack(victim, photo, Budget(10.0))
-    assert nes.attack(victim, photo, Budget(10.0), max_queries=40).queries == 33
+            attack(victim, photo, AttackBudget(10.0))
+    assert nes.attack(victim, photo, AttackBudget(10.0), max_queries=40).queries == 33
 
 
 def test_a_resumed_search_gives_what_an_uninterrupted_one_gives(

@@ -11,7 +11,7 @@ import torch
 
 from dualshield.attacks import eot, linearised, redteam
 from dualshield.attacks.redteam import Plan
-from dualshield.attacks.result import Budget
+from dualshield.attacks.result import AttackBudget
 from dualshield.attacks.victim import Victim
 from dualshield.hashes import PerceptualHash
 from dualshield.images import CanonicalImage, FrontEnd
@@ -49,7 +49,7 @@ def test_every_photo_is_evaded_under_a_hash_with_more_bits_than_numbers(
     differences: PerceptualHash, photos: list[CanonicalImage]
 ) -> None:
     for photo in photos:
-        result = eot.attack(Victim.plain(differences, photo), photo, Budget(20.0), steps=20)
+        result = eot.attack(Victim.plain(differences, photo), photo, AttackBudget(20.0), steps=20)
         assert result.success, photo.name
         assert result.l2 <= 20.0
 

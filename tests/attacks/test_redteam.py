@@ -12,7 +12,7 @@ import pytest
 
 from dualshield.attacks import nes, redteam
 from dualshield.attacks.redteam import Plan, Rate, cost_of_evasion
-from dualshield.attacks.result import AttackResult, Budget
+from dualshield.attacks.result import AttackBudget, AttackResult
 from dualshield.attacks.victim import Victim
 from dualshield.errors import ImageError, InputError, NothingToAttackError
 from dualshield.images import CanonicalImage, load_image
@@ -217,7 +217,7 @@ def test_a_smaller_budget_that_an_attack_never_felt_is_not_tried_again(
 ) -> None:
     tried: list[float] = []
 
-    def short_walk(victim: Victim, query: CanonicalImage, budget: Budget, *, seed: int) -> AttackResult:
+    def short_walk(victim: Victim, query: CanonicalImage, budget: AttackBudget, *, seed: int) -> AttackResult:
         tried.append(budget.l2)
         return nes.attack(victim, query, budget, steps=2, seed=seed)
 
@@ -233,6 +233,6 @@ def test_stronger_hardening_changes_the_published_image_more(photo_files: list[P
     image = load_image(photo_files[1])
     changes = []
     for strength in (0.5, 2.0):
-        lab = redteam._Laboratory(Plan(deploy("pdq"), strength=strength), "ours")
+        lab = redteam._Laboratory(Plan(deploy("pdq"), strength=strength), "both")
         changes.append(float((lab.publish("photo", image).pixels - image.pixels).norm()))
     assert changes[1] > 1.5 * changes[0] > 0

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from command_line import complaint, run
 from dualshield.attacks import eot, pgd
 from dualshield.hashes import get_hash
 from dualshield.images import load_image
 from dualshield.smoothing.deploy import deploy
+from tests.helpers.command_line import complaint, run
 
 FIELDS = {"method", "success", "success_float", "l2", "linf", "ssim", "queries", "steps", "seconds", "warnings"}
 
@@ -91,7 +91,7 @@ def test_only_regular_files_are_replaced(
     assert device.is_symlink()
 
 
-@pytest.mark.parametrize("against", ["smoothing", "ours"])
+@pytest.mark.parametrize("against", ["smoothing", "both"])
 def test_a_small_budget_does_not_evade_the_defence(
     against: str, photo_files: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,7 +110,7 @@ def test_bad_usage(photo_files: list[Path], tmp_path: Path, capsys: pytest.Captu
         ((photo, "--method", "collision"), "unrelated QUERY"),
         ((photo, photo, "--method", "collision"), "already"),
         ((photo, "--method", "magic"), "magic"),
-        ((photo, "--hash", "pdq", "--against", "ours", "--strength", 5), "strength 5.0 is not in"),
+        ((photo, "--hash", "pdq", "--against", "both", "--strength", 5), "strength 5.0 is not in"),
         ((photo, "--hash", "nope"), "nope"),
         ((tmp_path / "missing.png",), "no such file"),
     ):

@@ -12,11 +12,11 @@ import pytest
 import torch
 from PIL import Image, ImageOps
 
-from command_line import complaint, run
+from dualshield.calibration.measure import Calibration
 from dualshield.hashes import get_hash
 from dualshield.images import list_images, load_image
-from dualshield.smoothing.calibration import Calibration
 from dualshield.smoothing.profile import Profile
+from tests.helpers.command_line import complaint, run
 
 GRID = ("--grid", "none:0.4,0.2", "--grid", "32:0.4")
 POINTS = [(None, 0.2), (None, 0.4), (32, 0.4)]

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from command_line import run
 from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.deploy import UNCALIBRATED_SIGMA, deploy
+from tests.helpers.command_line import run
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_it_runs_with_whatever_profile_is_shipped(
     assert float(after) > float(before)
     assert "evades plain pdq" in out
     assert "is caught by DualShield (pdq, hardened and smoothed)" in out
-    for name in ("hardening-pdq.png", "attack-pdq-original.png", "attack-pdq-ours.png"):
+    for name in ("hardening-pdq.png", "attack-pdq-original.png", "attack-pdq-both.png"):
         assert (tmp_path / "pictures" / name).stat().st_size > 10_000
 
 

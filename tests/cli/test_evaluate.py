@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from command_line import complaint, run
 from dualshield.cli import evaluate as command
-from dualshield.evaluation.records import CONFIG, Run
+from dualshield.evaluation.run.records import CONFIG, Run
 from dualshield.smoothing.profile import find_profile
+from tests.helpers.command_line import complaint, run
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_a_hash_without_gradients_is_not_hardened(
     card = tmp_path / "theirs.yaml"
     card.write_text("name: theirs\nbits: 64\ncommand: [echo, 0123456789abcdef]\n")
     assert run("evaluate", "--data", data, "--hash", card, "--out", tmp_path / "run") == 2
-    assert "hash theirs has no gradient and cannot be hardened: leave out the variants ours" in complaint(capsys)
+    assert "hash theirs has no gradient and cannot be hardened: leave out the variants both" in complaint(capsys)
     assert not (tmp_path / "run").exists()
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from command_line import complaint, run
 from dualshield.smoothing.reference import Reference
+from tests.helpers.command_line import complaint, run
 
 FIELDS = {"file", "output", "hash", "preset", "ssim", "psnr", "linf", "l2", "radius_before", "radius_after", "steps"}
 FIELDS |= {"deployment", "noise_source", "radius_detected", "reference", "reference_fingerprint", "seconds"}

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from command_line import run
-from dualshield.hashes import efficientnet_lite, get_hash, to_hex
+from dualshield.hashes import get_hash, to_hex
+from dualshield.hashes.networks import efficientnet_lite
 from dualshield.images import load_image
+from tests.helpers.command_line import run
 
 
 def plain_hex(file: Path) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from command_line import run
 from dualshield.hashes import hash_names
+from tests.helpers.command_line import run
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import dualshield
-from command_line import complaint, run
 from dualshield.cli.main import COMMANDS, main
 from dualshield.errors import ImageError, InputError, MissingDependencyError, MissingWeightsError
+from tests.helpers.command_line import complaint, run
 
 README = Path(__file__).parents[2] / "README.md"
 SCRIPT = Path(sys.executable).with_name("dualshield")
@@ -249,7 +249,7 @@ def test_interruptions_are_as_they_were_when_a_command_is_loaded() -> None:
 def test_the_demo_keeps_what_exists_and_replaces_regular_files_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    picture, node = tmp_path / "hardening-pdq.png", tmp_path / "attack-pdq-ours.png"
+    picture, node = tmp_path / "hardening-pdq.png", tmp_path / "attack-pdq-both.png"
     picture.write_text("precious")
     assert run("demo", "-o", tmp_path) == 2
     assert f"{picture} exists already; use --overwrite, or choose another name" in complaint(capsys)

@@ -18,12 +18,12 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from command_line import complaint, run
 from dualshield.hashes import get_hash, to_hex
 from dualshield.images import load_image
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.profile import GridPoint, Profile, Rates
+from tests.helpers.command_line import complaint, run
 
 FIELDS: dict[str, type | tuple[type, ...]] = {
     "reference": str,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from command_line import complaint, run
 from dualshield.attacks import eot, pgd, transformations
+from tests.helpers.command_line import complaint, run
 
 FAST = ("--method", "pgd", "--budget", 40, "--against", "original")
 TRANSFORMS = ("--transforms", "--against", "original")

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from command_line import complaint, run
 from dualshield.hashes import registry
-from dualshield.hashes.weights import CATALOGUE
-from toy_weights import WEIGHT, synthetic_state
+from dualshield.weights import CATALOGUE
+from tests.helpers.command_line import complaint, run
+from tests.helpers.toy_weights import WEIGHT, synthetic_state
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DUALSHIELD_WEIGHTS", str(tmp_path / "weights"))
     monkeypatch.setitem(CATALOGUE, "toy-file", WEIGHT)
-    monkeypatch.setitem(registry.BUILT_IN, "toy", "toy_weights")
+    monkeypatch.setitem(registry.BUILT_IN, "toy", "tests.helpers.toy_weights")
     return tmp_path / "weights"
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dualshield.attacks import eot, nes, pgd
-from dualshield.evaluation import transformed
-from dualshield.evaluation.protocol import PROTOCOLS, Protocol
+from dualshield.evaluation.parts import transformed
+from dualshield.evaluation.plan.protocol import PROTOCOLS, Protocol
 from dualshield.transforms import parse
 
 

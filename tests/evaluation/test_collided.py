@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dualshield.evaluation.collided import _unordered, pairs
-from dualshield.evaluation.datasets import Duplicate, Picture, Pool
+from dualshield.evaluation.parts.collided import _unordered, pairs
+from dualshield.evaluation.plan.datasets import Duplicate, Picture, Pool
 
 
 def pool(count: int, duplicates: tuple[Duplicate, ...] = ()) -> Pool:

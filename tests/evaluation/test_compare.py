@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from command_line import complaint, run
 from dualshield.evaluation.compare import Line, compare
 from dualshield.evaluation.intervals import bootstrap_difference, bootstrap_mean, fisher, mcnemar
-from dualshield.evaluation.records import CONFIG, RESULTS, Run
+from dualshield.evaluation.run.records import CONFIG, RESULTS, Run
+from tests.helpers.command_line import complaint, run
 
 Entry = tuple[str, str, str, dict[str, Any]]  # part, image, detail, result
 
@@ -26,7 +26,7 @@ def written(folder: Path, entries: Iterable[Entry], *, salt: str = "", **config:
     settings = {"protocol": "default", "seed": 1, "data": {"d": files}, **config}
     (folder / CONFIG).write_text(json.dumps(settings))
     lines = [
-        json.dumps({"key": [part, "h", "ours", "d", image, detail], "result": result})
+        json.dumps({"key": [part, "h", "both", "d", image, detail], "result": result})
         for part, image, detail, result in entries
     ]
     (folder / RESULTS).write_text("\n".join(lines))

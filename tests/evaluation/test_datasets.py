@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from dualshield.errors import InputError
-from dualshield.evaluation.datasets import Picture, Pool, gather
+from dualshield.evaluation.plan.datasets import Picture, Pool, gather
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from dualshield.evaluation.estimate import Estimate, Kind
+from dualshield.evaluation.run.estimate import Estimate, Kind
 
-SLOW: Kind = ("pdq", "ours", "blackbox")
-QUICK: Kind = ("pdq", "ours", "certified")
+SLOW: Kind = ("pdq", "both", "blackbox")
+QUICK: Kind = ("pdq", "both", "certified")
 ALIKE: Kind = ("pdq", "original", "blackbox")
-UNLIKE: Kind = ("pdq", "ours", "collisions")
+UNLIKE: Kind = ("pdq", "both", "collisions")
 
 
 def test_it_is_that_of_pieces_of_the_same_kind() -> None:

@@ -12,20 +12,21 @@ import pytest
 import torch
 
 import dualshield as ds
-from conftest import Linear
 from dualshield.errors import InputError
-from dualshield.evaluation import certified, fid, lpips
 from dualshield.evaluation.evaluate import evaluate
-from dualshield.evaluation.plan import Plan
-from dualshield.evaluation.protocol import PROTOCOLS
-from dualshield.evaluation.records import CONFIG, Run
-from dualshield.evaluation.run import run_plan
+from dualshield.evaluation.metrics import fid, lpips
+from dualshield.evaluation.parts import certified
+from dualshield.evaluation.plan.plan import Plan
+from dualshield.evaluation.plan.protocol import PROTOCOLS
+from dualshield.evaluation.run.records import CONFIG, Run
+from dualshield.evaluation.run.run import run_plan
 from dualshield.smoothing.config import PAPER
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.profile import find_profile
 from dualshield.smoothing.statistics import certified_radius, clopper_pearson_lower
-from evaluation.interrupted import results
+from tests.helpers.interrupted import results
+from tests.helpers.linear import Linear
 
 CHEAP: dict[str, Any] = {"variants": ("smoothing",), "parts": ("certified", "collisions"), "limit": 2, "jobs": 1}
 

@@ -12,8 +12,9 @@ import scipy.linalg
 import torch
 
 from dualshield.errors import InputError, WeightsError
-from dualshield.evaluation import fid, inception
-from dualshield.evaluation.fid import Inception, network_input
+from dualshield.evaluation.metrics import _inception as inception
+from dualshield.evaluation.metrics import fid
+from dualshield.evaluation.metrics.fid import Inception, network_input
 from dualshield.images import CanonicalImage
 
 

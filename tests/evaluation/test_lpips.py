@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 from dualshield.errors import InputError, WeightsError
-from dualshield.evaluation import lpips
-from dualshield.evaluation.lpips import STAGES, Lpips, read_arrays
+from dualshield.evaluation.metrics import lpips
+from dualshield.evaluation.metrics.lpips import STAGES, Lpips, read_arrays
 from dualshield.images import CanonicalImage
 
 Weights = dict[str, torch.Tensor]

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from command_line import complaint, run
 from dualshield.errors import InputError
-from dualshield.evaluation import gallery
-from dualshield.evaluation.merge import merge
-from dualshield.evaluation.metrics import Results
-from dualshield.evaluation.records import CONFIG, RESULTS, Run
-from evaluation import synthetic_run
+from dualshield.evaluation.report import gallery
+from dualshield.evaluation.report.figures import Results
+from dualshield.evaluation.run.merge import merge
+from dualshield.evaluation.run.records import CONFIG, RESULTS, Run
+from tests.helpers import synthetic_run
+from tests.helpers.command_line import complaint, run
 
 
 def part(folder: Path, first: int, datasets: tuple[str, ...] = ("coco",), **config: Any) -> Path:
@@ -51,11 +51,11 @@ def test_images_add_up_and_fid_does_not(tmp_path: Path) -> None:
     merged = merge(runs)
     found = Results(merged)
     assert merged.singles == tuple(runs)
-    ssim = found.quality("neuralhash", "ours", "all", "ssim")
+    ssim = found.quality("neuralhash", "both", "all", "ssim")
     assert ssim is not None
     assert ssim.count == 6
     # ImageNet is in one run only, COCO in both, and so is the set of all.
-    measured = {d: found.fid("neuralhash", "ours", d, "hardened") for d in ("coco", "imagenet", "all")}
+    measured = {d: found.fid("neuralhash", "both", d, "hardened") for d in ("coco", "imagenet", "all")}
     assert {dataset for dataset, figure in measured.items() if figure} == {"imagenet"}
     assert list(merged.config["data"]["coco"]) == ["0.jpg", "1.jpg", "2.jpg", "3.jpg"]
     assert merged.config["duplicates"] == ["x", "y"]
@@ -91,5 +91,5 @@ def test_a_report_of_several_runs(tmp_path: Path, capsys: pytest.CaptureFixture[
     text = (tmp_path / "both" / "report.md").read_text(encoding="utf-8")
     assert "report of 2 runs on different images" in text
     assert "| runs.2.date | 2026-11-16 |" in text
-    assert "| quality | neuralhash | ours | 4 | 4 |" in text
+    assert "| quality | neuralhash | both | 4 | 4 |" in text
     assert not (runs[0] / "report").exists()

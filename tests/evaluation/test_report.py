@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from command_line import complaint, run
-from dualshield.evaluation import gallery, html, method, plots, sections
-from dualshield.evaluation import report as writer
-from dualshield.evaluation.metrics import Results
-from dualshield.evaluation.plot_style import Plot
-from dualshield.evaluation.records import PARTS, Run
-from evaluation import synthetic_run
+from dualshield.evaluation.plan.plan import PARTS
+from dualshield.evaluation.report import gallery, html, method, plots, sections
+from dualshield.evaluation.report import report as writer
+from dualshield.evaluation.report._plot_style import Plot
+from dualshield.evaluation.report.figures import Results
+from dualshield.evaluation.run.records import Run
+from tests.helpers import synthetic_run
+from tests.helpers.command_line import complaint, run
 
 HOSTILE = '<script>alert("x")</script>$\\frac{$|*\x00\u202e日本'
 VOID = {"meta", "img"}
@@ -240,7 +241,7 @@ def test_any_configuration_and_any_result_is_survived(tmp_path: Path) -> None:
     with (tmp_path / "results.jsonl").open("a", encoding="utf-8") as file:
         for part in (*PARTS, "fid", "unknown"):
             for index, value in enumerate(odd):
-                key = [part, "neuralhash", "ours", "coco", f"odd-{index}", str(value)]
+                key = [part, "neuralhash", "both", "coco", f"odd-{index}", str(value)]
                 file.write(json.dumps({"key": key, "result": dict.fromkeys(fields, value)}) + "\n")
     page = undrawn(tmp_path)
     assert not {"nan", "inf"} & set(re.findall(r"[a-z]+", page.text.lower()))
@@ -252,7 +253,7 @@ def test_pictures_outside_of_the_run_are_not_shown(tmp_path: Path) -> None:
     Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(secret)
     originals = path / "images" / "original" / "coco"
     for name in ("../../../../secret", str(tmp_path / "secret"), "link", "\x00"):
-        lines = [{"key": ["quality", "neuralhash", "ours", "coco", name, ""], "result": {"ssim": 1.0}}]
+        lines = [{"key": ["quality", "neuralhash", "both", "coco", name, ""], "result": {"ssim": 1.0}}]
         (path / "results.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
         (originals / "link.png").unlink(missing_ok=True)
         (originals / "link.png").symlink_to(secret)
@@ -262,7 +263,7 @@ def test_pictures_outside_of_the_run_are_not_shown(tmp_path: Path) -> None:
 
 def test_broken_pictures_are_left_out(tmp_path: Path) -> None:
     path = synthetic_run.write(tmp_path, parts=("quality", "whitebox"), datasets=("coco",), images=1, gallery=1)
-    published = path / "images" / "published" / "neuralhash" / "ours" / "coco" / "synthetic-000.jpg.png"
+    published = path / "images" / "published" / "neuralhash" / "both" / "coco" / "synthetic-000.jpg.png"
     published.write_bytes(published.read_bytes()[:100])
     opened = Run.open(path)
     (exhibit,) = gallery.exhibits(opened, Results(opened))

@@ -14,19 +14,20 @@ import torch
 
 from dualshield.attacks.defence import Defence
 from dualshield.errors import InputError
-from dualshield.evaluation import fid, lpips, method
-from dualshield.evaluation.merge import merge
-from dualshield.evaluation.metrics import Results
-from dualshield.evaluation.plan import Plan, label
-from dualshield.evaluation.protocol import Protocol
-from dualshield.evaluation.records import CONFIG, RESULTS, Key, Run
-from dualshield.evaluation.run import Summary, run_plan
+from dualshield.evaluation.metrics import fid, lpips
+from dualshield.evaluation.plan.plan import Plan, label
+from dualshield.evaluation.plan.protocol import Protocol
+from dualshield.evaluation.report import method
+from dualshield.evaluation.report.figures import Results
+from dualshield.evaluation.run.merge import merge
+from dualshield.evaluation.run.records import CONFIG, RESULTS, Key, Run
+from dualshield.evaluation.run.run import Summary, run_plan
 from dualshield.hardening.harden import Hardener
 from dualshield.hashes import PerceptualHash
 from dualshield.images import CanonicalImage, load_image
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.deployment import Deployment
-from evaluation.interrupted import Killed, killed_at, results
+from tests.helpers.interrupted import Killed, killed_at, results
 
 CHEAP = ("certified", "collisions")
 
@@ -62,7 +63,7 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
     data: Path, tmp_path: Path, small: Protocol, extras: None
 ) -> None:
     """All parts of the variant that does everything; the second run is killed between pieces and within one."""
-    plan = Plan((deploy("pdq"),), ("ours",), protocol=small, limit=2)
+    plan = Plan((deploy("pdq"),), ("both",), protocol=small, limit=2)
     summary = run_plan(plan, [data], tmp_path / "whole")
     whole = results(tmp_path / "whole")
     assert summary.records == len(whole)
@@ -87,14 +88,14 @@ def _check_records(found: dict[Key, dict[str, Any]]) -> None:
     for key in found:
         details.setdefault((key.part, key.variant, key.image), set()).add(key.detail)
     for image in ("astronaut.png", "chelsea.png"):
-        assert details["whitebox", "ours", image] == details["blackbox", "ours", image] == {"40", "90"}
-        assert details["adaptive", "ours", image] == {"2", "20"}
-        assert "identity" in details["certified", "ours", image]
-        assert len(details["certified", "ours", image]) == 2
-    assert details["transforms", "ours", "astronaut.png"] == {"jpeg-95", "noise-0.01", "flip-1"}
-    assert ("transforms", "ours", "chelsea.png") not in details  # beyond the protocol's images
+        assert details["whitebox", "both", image] == details["blackbox", "both", image] == {"40", "90"}
+        assert details["adaptive", "both", image] == {"2", "20"}
+        assert "identity" in details["certified", "both", image]
+        assert len(details["certified", "both", image]) == 2
+    assert details["transforms", "both", "astronaut.png"] == {"jpeg-95", "noise-0.01", "flip-1"}
+    assert ("transforms", "both", "chelsea.png") not in details  # beyond the protocol's images
     assert sum(key.part == "collisions" for key in found) == 1
-    assert details["fid", "ours", ""] == {"40", "90", "hardened"}
+    assert details["fid", "both", ""] == {"40", "90", "hardened"}
     assert {key.dataset for key in found if key.part == "fid"} == {"photos", "all"}
     by_part: dict[str, list[dict[str, Any]]] = {}
     for key, result in found.items():
@@ -118,11 +119,11 @@ def _check_images(run: Path, data: Path) -> None:
     found = {file.relative_to(run / "images").as_posix() for file in (run / "images").rglob("*.png")}
     image = "photos/astronaut.png"
     assert f"original/{image}.png" in found
-    assert f"published/pdq/ours/{image}.png" in found
-    assert {f"attacked/whitebox/pdq/ours/{image}/{budget}.png" for budget in (40, 90)} <= found
+    assert f"published/pdq/both/{image}.png" in found
+    assert {f"attacked/whitebox/pdq/both/{image}/{budget}.png" for budget in (40, 90)} <= found
     assert not any("chelsea" in file for file in found)
     original, published = (
-        load_image(run / "images" / name / f"{image}.png") for name in ("original", "published/pdq/ours")
+        load_image(run / "images" / name / f"{image}.png") for name in ("original", "published/pdq/both")
     )
     assert 0 < (original.pixels - published.pixels).abs().max() < 0.2
 
@@ -139,14 +140,14 @@ def test_what_hardening_left_alone_is_not_measured_twice(
         return perturb(self, image, **options)
 
     monkeypatch.setattr(Hardener, "perturb", only_one)
-    plan = Plan((deploy("pdq"),), ("smoothing", "ours"), protocol=small, limit=2)
+    plan = Plan((deploy("pdq"),), ("smoothing", "both"), protocol=small, limit=2)
     run_plan(plan, [data], tmp_path / "whole")
     whole = results(tmp_path / "whole")
     unchanged = {key.image: result["unchanged"] for key, result in whole.items() if key.part == "quality"}
     assert unchanged == {"astronaut.png": True, "chelsea.png": False}
     repeated = {key for key, result in whole.items() if "same_as" in result}
     measured = {"certified", "transforms", "adaptive", "blackbox"}
-    assert {(key.variant, key.image) for key in repeated} == {("ours", "astronaut.png")}
+    assert {(key.variant, key.image) for key in repeated} == {("both", "astronaut.png")}
     assert measured <= {key.part for key in repeated}
     for key in repeated:
         twin = whole[key._replace(variant="smoothing")]
@@ -194,7 +195,7 @@ def test_a_finished_run_is_not_done_again(
 
 def test_a_run_that_grew_equals_one_of_its_size(data: Path, tmp_path: Path, small: Protocol, extras: None) -> None:
     """More images, and more of them attacked. Collisions and FID of the smaller run are of no use any more."""
-    plan = Plan((deploy("pdq"),), ("ours",), ("whitebox", "collisions", "quality"), small, 3, attack_limit=2)
+    plan = Plan((deploy("pdq"),), ("both",), ("whitebox", "collisions", "quality"), small, 3, attack_limit=2)
     run_plan(plan, [data], tmp_path / "whole")
     whole = results(tmp_path / "whole")
 
@@ -222,7 +223,7 @@ def test_runs_on_parts_of_the_images_are_one_large_run(
     data: Path, tmp_path: Path, small: Protocol, extras: None
 ) -> None:
     """The first image of a folder is transformed, two are attacked, wherever a run begins."""
-    plan = Plan((deploy("pdq"),), ("original", "ours"), ("certified", "whitebox", "transforms", "quality"), small, 3)
+    plan = Plan((deploy("pdq"),), ("original", "both"), ("certified", "whitebox", "transforms", "quality"), small, 3)
     plan = replace(plan, attack_limit=2)
     run_plan(plan, [data], tmp_path / "whole")
     parts = [tmp_path / "first", tmp_path / "second"]
@@ -382,9 +383,9 @@ def test_plans_are_checked(toy_hash: PerceptualHash) -> None:
         ({"deployments": ("pdq",)}, r"takes deployments, as from deploy\('pdq'\), not str"),
         ({"deployments": (pdq, deploy("pdq", n=7))}, "two hashes are called 'pdq'"),
         ({"deployments": (pdq, deploy(toy_hash, sigma=1.0, device="cpu:0"))}, "on one device"),
-        ({"variants": ("ours", "nope")}, "unknown variant 'nope'"),
+        ({"variants": ("both", "nope")}, "unknown variant 'nope'"),
         ({"variants": ()}, "no variant"),
-        ({"variants": ("ours", "ours")}, "given twice"),
+        ({"variants": ("both", "both")}, "given twice"),
         ({"parts": ("magic",)}, "unknown part 'magic'"),
         ({"seed": -1}, "seed -1"),
     ):

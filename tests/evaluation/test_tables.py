@@ -7,9 +7,10 @@ import re
 
 import pytest
 
-from dualshield.evaluation import escape, tables
-from dualshield.evaluation.metrics import Figure
-from dualshield.evaluation.tables import Cell, Row, Table, best_marked
+from dualshield.evaluation.report import _escape as escape
+from dualshield.evaluation.report import tables
+from dualshield.evaluation.report.figures import Figure
+from dualshield.evaluation.report.tables import Cell, Row, Table, best_marked
 
 HOSTILE = "<img src=x onerror=alert(1)>|`*_\\$&#%{}~^[a](javascript:b)\n\x00\x1b[31m\u202e\udc80 =1+1"
 NAMES = [HOSTILE, "", "=HYPERLINK(1)", "  @x", "-1+1", "\\input{/etc/passwd}", "a\tb\r\nc"]

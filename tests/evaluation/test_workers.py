@@ -17,26 +17,26 @@ import pytest
 import torch
 
 from dualshield.errors import InputError, MissingWeightsError
-from dualshield.evaluation import workers
-from dualshield.evaluation.plan import Plan
-from dualshield.evaluation.protocol import Protocol
-from dualshield.evaluation.records import RESULTS, Key
-from dualshield.evaluation.run import run_plan
-from dualshield.evaluation.workers import Event, Finished, Group, Known, Runner, Started, share
+from dualshield.evaluation.plan.plan import Plan
+from dualshield.evaluation.plan.protocol import Protocol
+from dualshield.evaluation.run import workers
+from dualshield.evaluation.run.records import RESULTS, Key
+from dualshield.evaluation.run.run import run_plan
+from dualshield.evaluation.run.workers import Event, Finished, Group, Known, Runner, Started, share
 from dualshield.hashes import PerceptualHash
 from dualshield.images import CanonicalImage
 from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.noise import GaussianSource
-from evaluation.interrupted import Killed, killed_at, results
+from tests.helpers.interrupted import Killed, killed_at, results
 
 PARTS = ("certified", "quality", "collisions")
 
 
 def test_two_processes_give_what_one_gives(data: Path, tmp_path: Path, small: Protocol) -> None:
     """Workers are new processes, so nothing that tests patch is patched there: hence no attacks."""
-    plan = Plan((deploy("pdq"),), ("smoothing", "ours"), PARTS, small, 2)
+    plan = Plan((deploy("pdq"),), ("smoothing", "both"), PARTS, small, 2)
     with threads(max(1, workers.usable_cores() // 2)):
         run_plan(plan, [data], tmp_path / "one")
     whole = results(tmp_path / "one")
@@ -130,7 +130,7 @@ def test_what_a_worker_cannot_do_is_told(data: Path, tmp_path: Path, small: Prot
 
 
 def key_of(piece: int) -> Key:
-    return Key("certified", "toy", "ours", "set", f"{piece}", "")
+    return Key("certified", "toy", "both", "set", f"{piece}", "")
 
 
 def toy(fault: str) -> Runner:

@@ -13,7 +13,7 @@ from dualshield.hardening.carrier import StraightThrough
 from dualshield.hardening.gradient import Goal
 from dualshield.hardening.negatives import negatives
 from dualshield.hardening.positives import random_variant
-from dualshield.hardening.visibility import Budget, noticeable
+from dualshield.hardening.visibility import VisibilityBudget, noticeable
 from dualshield.hashes import PerceptualHash
 from dualshield.images import CanonicalImage, FrontEnd
 from dualshield.images.quality import ssim
@@ -46,7 +46,7 @@ def test_noisy_codes_come_nearer_to_the_reference_within_the_budget(
 ) -> None:
     pixels = photos[0].pixels
     goal = Goal.of(matcher, pixels, negatives()[:3])
-    budget = Budget(1.0)
+    budget = VisibilityBudget(1.0)
     delta, steps = gradient.perturb(pixels, [goal], budget, steps=12, source=GaussianSource.from_seed(2))
     changed = (pixels + delta).clamp(0, 1)
     assert 1 <= steps <= 12
@@ -58,7 +58,9 @@ def test_noisy_codes_come_nearer_to_the_reference_within_the_budget(
 def test_the_same_seed_gives_the_same_perturbation(matcher: SmoothedMatcher, photos: list[CanonicalImage]) -> None:
     goal = Goal.of(matcher, photos[1].pixels, [])
     runs = [
-        gradient.perturb(photos[1].pixels, [goal], Budget(0.5), steps=2, source=GaussianSource.from_seed(3))[0]
+        gradient.perturb(photos[1].pixels, [goal], VisibilityBudget(0.5), steps=2, source=GaussianSource.from_seed(3))[
+            0
+        ]
         for _ in range(2)
     ]
     assert torch.equal(*runs)
@@ -67,7 +69,9 @@ def test_the_same_seed_gives_the_same_perturbation(matcher: SmoothedMatcher, pho
 def test_it_stops_when_every_margin_is_met(matcher: SmoothedMatcher, photos: list[CanonicalImage]) -> None:
     easy = deployed(matcher.hash, MatcherConfig(sigma=1e-3))
     goal = Goal.of(easy, photos[0].pixels, [])
-    _, steps = gradient.perturb(photos[0].pixels, [goal], Budget(1.0), steps=60, source=GaussianSource.from_seed(4))
+    _, steps = gradient.perturb(
+        photos[0].pixels, [goal], VisibilityBudget(1.0), steps=60, source=GaussianSource.from_seed(4)
+    )
     assert steps < 60
 
 
@@ -75,7 +79,7 @@ def test_two_goals_at_once(matcher: SmoothedMatcher, toy_hash: PerceptualHash, p
     other = deployed(toy_hash, replace(matcher.config, lowpass=24))
     pixels = photos[2].pixels
     goals = [Goal.of(m, pixels, []) for m in (matcher, other)]
-    delta, _ = gradient.perturb(pixels, goals, Budget(1.0), steps=10, source=GaussianSource.from_seed(6))
+    delta, _ = gradient.perturb(pixels, goals, VisibilityBudget(1.0), steps=10, source=GaussianSource.from_seed(6))
     changed = (pixels + delta).clamp(0, 1)
     for m, goal in zip((matcher, other), goals, strict=True):
         assert distance(m, changed, goal.code) < distance(m, pixels, goal.code)

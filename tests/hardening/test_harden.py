@@ -11,11 +11,11 @@ import torch
 from PIL import Image
 
 import dualshield as ds
+from dualshield._common.rounding import down
 from dualshield.errors import InputError
 from dualshield.hardening.batch import JOURNAL, Destination, expand, harden_files, reference_file
 from dualshield.hardening.harden import HardenedImage, Hardener, Radii, harden
 from dualshield.images.quality import compare
-from dualshield.rounding import down
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.reference import Reference
@@ -77,7 +77,7 @@ def test_the_file_as_written_has_the_radius_reported(
 def test_the_radius_reported_is_that_of_the_reference_that_comes_with_it(
     hardener: Hardener, hardened: HardenedImage, photo: Path, tmp_path: Path
 ) -> None:
-    """Whoever enrols the published file gets that very reference, and the radius of no other is told."""
+    """Whoever enrolls the published file gets that very reference, and the radius of no other is told."""
     deployment, report, reference = hardener.deployment, hardened.report, hardened.reference
     assert reference is not None
     out = tmp_path / "out.jpg"

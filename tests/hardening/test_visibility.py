@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dualshield.errors import InputError
-from dualshield.hardening.visibility import LARGEST, Budget, noticeable
+from dualshield.hardening.visibility import LARGEST, VisibilityBudget, noticeable
 from dualshield.images.quality import compare, ssim
 from dualshield.images.synthetic import natural_image
 
@@ -43,13 +43,13 @@ def test_the_dark_hides_more_and_the_transparent_nothing() -> None:
 @pytest.mark.parametrize("strength", [0.0, -1.0, 4.1, float("nan"), float("inf")])
 def test_impossible_strengths(strength: float) -> None:
     with pytest.raises(InputError, match="strength"):
-        Budget(strength)
+        VisibilityBudget(strength)
 
 
 def test_shrinking_by_the_excess_keeps_the_ssim() -> None:
     pixels = natural_image(1).pixels
     noise = 0.2 * (torch.rand(pixels.shape, generator=torch.Generator().manual_seed(1)) - 0.5)
-    budget = Budget(1.0)
+    budget = VisibilityBudget(1.0)
     factor = budget.excess(pixels, pixels + noise)
     assert factor < 1
     assert 1 - ssim(pixels, pixels + factor * noise) < 1.5 * budget.ssim_loss

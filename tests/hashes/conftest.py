@@ -12,7 +12,7 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 from onnx.helper import make_node as node
 
-from dualshield.hashes.onnx import OnnxModule
+from dualshield.hashes.external.onnx import OnnxModule
 
 RNG = np.random.default_rng(7)
 

@@ -16,17 +16,17 @@ import torch
 import yaml
 from PIL import Image
 
+from dualshield.engines import openvino as openvino_engine
+from dualshield.engines.choose import make_engine
 from dualshield.errors import CardError, InputError, MissingDependencyError
 from dualshield.hardening.harden import Hardener
 from dualshield.hashes import get_hash, to_hex
-from dualshield.hashes.blackbox import black_box, to_bits
-from dualshield.hashes.blackbox_command import command_hash
-from dualshield.hashes.contract import PerceptualHash
+from dualshield.hashes.external.black_box import black_box, to_bits
+from dualshield.hashes.external.command import command_hash
+from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images import CanonicalImage, FrontEnd
-from dualshield.smoothing import openvino_engine
 from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.deploy import deploy
-from dualshield.smoothing.engines import make_engine
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.testing import HashContract
 
@@ -152,7 +152,7 @@ def test_torch_is_chosen_without_a_word(monkeypatch: pytest.MonkeyPatch, caplog:
 
 def test_it_is_not_light_and_not_differentiable() -> None:
     hash_ = closed_box()
-    assert not hash_.is_light  # or enrolment would ask it a thousand times
+    assert not hash_.has_small_network  # or enrollment would ask it a thousand times
     assert not hash_.is_differentiable
     assert not hash_.with_lowpass(8).is_differentiable
     with pytest.raises(InputError, match="hash average has no gradient, and hardening needs one"):

@@ -17,13 +17,13 @@ import torch.nn.functional as F
 import yaml
 from onnx.helper import make_node
 
+from dualshield.engines.openvino import cache_file
 from dualshield.errors import CardError
 from dualshield.hashes import PerceptualHash, get_hash
-from dualshield.hashes.card import load_card
-from dualshield.hashes.card_fields import MAX_CARD_BYTES
+from dualshield.hashes.external._card_fields import MAX_CARD_BYTES
+from dualshield.hashes.external.card import load_card
 from dualshield.images import CanonicalImage
 from dualshield.smoothing.deploy import deploy
-from dualshield.smoothing.openvino_engine import cache_file
 
 BITS, SIDE = 16, 12
 LUMA = torch.tensor([0.299, 0.587, 0.114])

@@ -10,10 +10,11 @@ import torch
 import torch.nn.functional as F
 
 from dualshield.errors import InputError, WeightsError
-from dualshield.hashes import PerceptualHash, c_pdna, c_pdq, get_hash
+from dualshield.hashes import PerceptualHash, get_hash
+from dualshield.hashes.zoo import c_pdna, c_pdq
 from dualshield.images import FrontEnd
 from dualshield.testing import HashContract, natural_image
-from synthetic_cnn import c_pdna_net, c_pdq_net, imported
+from tests.helpers.synthetic_cnn import c_pdna_net, c_pdq_net, imported
 
 
 def from_store(name: str, state: dict[str, torch.Tensor]) -> PerceptualHash:

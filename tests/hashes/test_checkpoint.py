@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from dualshield.errors import ExitCode, WeightsError
-from dualshield.hashes.weights import load_strict, read_state
-from dualshield.hashes.weights.torchscript import read_script_state
+from dualshield.weights import load_strict, read_state
+from dualshield.weights.torchscript import read_script_state
 
 
 def good() -> dict[str, torch.Tensor]:

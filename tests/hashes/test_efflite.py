@@ -16,9 +16,11 @@ import torch
 from PIL import Image
 
 from dualshield.errors import InputError, MissingWeightsError, WeightsError
-from dualshield.hashes import efficientnet_lite, efflite, get_hash
-from dualshield.hashes.efflite import BITS, LAYOUT, PROJECTION, Projection, feature_count
-from dualshield.hashes.efflite_fit import FitPlan, Moments, solve, tight_frame, write
+from dualshield.hashes import get_hash
+from dualshield.hashes.networks import efficientnet_lite
+from dualshield.hashes.zoo import efflite
+from dualshield.hashes.zoo.efflite import BITS, LAYOUT, PROJECTION, Projection, feature_count
+from dualshield.hashes.zoo.efflite_fit import FitPlan, Moments, solve, tight_frame, write
 from dualshield.images import CanonicalImage
 from dualshield.testing import natural_image
 from dualshield.transforms import Transform

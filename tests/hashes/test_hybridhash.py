@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-import reference_transformers as reference
 from dualshield.errors import MissingWeightsError, WeightsError
-from dualshield.hashes import PerceptualHash, get_hash, hybridhash
-from dualshield.hashes.nest import NestShape, WholeImageAttention, attend
+from dualshield.hashes import PerceptualHash, get_hash
+from dualshield.hashes.networks.nest import NestShape, WholeImageAttention, attend
+from dualshield.hashes.zoo import hybridhash
 from dualshield.images import FrontEnd
 from dualshield.images.frontend import IMAGENET_MEAN, IMAGENET_STD
 from dualshield.testing import HashContract, natural_image
-from synthetic_transformers import State, hybridhash_layout, imported, parameters, synthetic, zeros
+from tests.helpers import reference_transformers as reference
+from tests.helpers.synthetic_transformers import State, hybridhash_layout, imported, parameters, synthetic, zeros
 
 TINY = NestShape(widths=(16, 32, 64), depths=(1, 1, 2), heads=(2, 4, 8))
 BITS = 48

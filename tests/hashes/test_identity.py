@@ -17,10 +17,10 @@ from torch import nn
 
 from dualshield.errors import InputError
 from dualshield.hashes import HashState, get_hash
-from dualshield.hashes.blackbox import black_box
-from dualshield.hashes.contract import PerceptualHash
-from dualshield.hashes.native import NativeRule, l1
+from dualshield.hashes.external.black_box import black_box
+from dualshield.hashes.native_rule import NativeRule, l1
 from dualshield.hashes.parameters import digest_of_parameters
+from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images import FrontEnd
 
 OWN = NativeRule("an L1 distance below 3", lambda margins: margins, l1, 3)

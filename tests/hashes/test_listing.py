@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-import toy_weights
-from command_line import run
-from dualshield import cache
+from dualshield._common.folders import cache_folder
 from dualshield.errors import InputError
 from dualshield.hashes import HashState, PerceptualHash, list_hashes, registry
-from dualshield.hashes.weights import CATALOGUE, store
-from toy_weights import WEIGHT, synthetic_state
+from dualshield.hashes.import_weights import import_weights
+from dualshield.weights import CATALOGUE, store
+from tests.helpers import toy_weights
+from tests.helpers.command_line import run
+from tests.helpers.toy_weights import WEIGHT, synthetic_state
 
 
 class Loads:
@@ -39,14 +40,14 @@ def loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loads:
     monkeypatch.setenv("DUALSHIELD_WEIGHTS", str(tmp_path / "weights"))
     monkeypatch.setenv("DUALSHIELD_CACHE", str(tmp_path / "cache"))
     monkeypatch.setitem(CATALOGUE, "toy-file", WEIGHT)
-    monkeypatch.setitem(registry.BUILT_IN, "toy", "toy_weights")
+    monkeypatch.setitem(registry.BUILT_IN, "toy", "tests.helpers.toy_weights")
     import_toy(tmp_path)
     return Loads(monkeypatch)
 
 
 def import_toy(folder: Path, seed: int = 0) -> Path:
     torch.save(synthetic_state(seed), folder / "mine.pt")
-    return store.import_file("toy-file", folder / "mine.pt").path
+    return import_weights("toy-file", folder / "mine.pt").path
 
 
 def toy() -> HashState:
@@ -54,7 +55,7 @@ def toy() -> HashState:
 
 
 def note() -> Path:
-    return cache.folder() / "hashes" / "toy.json"
+    return cache_folder() / "hashes" / "toy.json"
 
 
 def test_the_second_listing_loads_nothing(loads: Loads, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,7 +102,7 @@ def test_a_changed_or_lost_file_is_noticed(loads: Loads) -> None:
 
 def test_another_version_looks_again(loads: Loads, monkeypatch: pytest.MonkeyPatch) -> None:
     toy()
-    monkeypatch.setattr("dualshield.__version__", "99")
+    monkeypatch.setattr("dualshield.hashes.available.__version__", "99")
     assert toy().hash is not None
 
 
@@ -136,7 +137,7 @@ def test_a_damaged_note_is_as_good_as_none(change: Any, loads: Loads) -> None:
 
 
 def test_nothing_can_be_written(loads: Loads) -> None:
-    cache.folder().write_bytes(b"a file where the folder should be")
+    cache_folder().write_bytes(b"a file where the folder should be")
     assert toy().hash is not None
     assert toy().hash is not None
     assert loads.count == 2

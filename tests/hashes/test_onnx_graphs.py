@@ -12,7 +12,7 @@ import pytest
 import torch
 from onnx.helper import make_node as node
 
-from dualshield.hashes.onnx import OnnxModule
+from dualshield.hashes.external.onnx import OnnxModule
 
 Graphs = dict[str, tuple[list[Any], tuple[int, ...], dict[str, Any]]]
 NAMES = ["comparisons", "shape arithmetic", "constants", "split", "class token", "cnn", "attention"]

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 from onnx.helper import make_node as node
 
 from dualshield.errors import CardError, MissingDependencyError
-from dualshield.hashes.onnx import OnnxModule
+from dualshield.hashes.external.onnx import OnnxModule
 
 RNG = np.random.default_rng(7)
 

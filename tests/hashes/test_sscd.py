@@ -15,12 +15,14 @@ import torch.nn.functional as F
 from torch import nn
 
 from dualshield.errors import MissingWeightsError, WeightsError
-from dualshield.hashes import PerceptualHash, get_hash, sscd
-from dualshield.hashes.resnet import RESNET50, RESNEXT101_32X4D, ResNetShape
-from dualshield.hashes.weights import import_file, load_strict
-from dualshield.hashes.weights.torchscript import read_script_state
+from dualshield.hashes import PerceptualHash, get_hash
+from dualshield.hashes.import_weights import import_weights
+from dualshield.hashes.networks.resnet import RESNET50, RESNEXT101_32X4D, ResNetShape
+from dualshield.hashes.zoo import sscd
 from dualshield.testing import HashContract, natural_image
-from synthetic_cnn import imported, sscd_net, tiny_variants
+from dualshield.weights import load_strict
+from dualshield.weights.torchscript import read_script_state
+from tests.helpers.synthetic_cnn import imported, sscd_net, tiny_variants
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 
@@ -169,7 +171,7 @@ def test_classy_state_and_torchscript_are_the_same_network(name: str, tiny: Path
     script = "sscd-torchscript" if name == "sscd" else "sscd-large"
     images = torch.rand(2, 3, 320, 320)
     for weights, file in ((f"{name}-classy", "classy.pt"), (script, "script.pt")):
-        stored = import_file(weights, tiny / file)
+        stored = import_weights(weights, tiny / file)
         loaded = sscd.build(sscd._read(stored.weight, stored.path), name)
         torch.testing.assert_close(loaded.eval()(images), net(images), rtol=1e-4, atol=1e-5)
     hash_ = get_hash(name)
@@ -180,7 +182,7 @@ def test_classy_state_and_torchscript_are_the_same_network(name: str, tiny: Path
 
 def test_preprocessing_is_a_skewed_resize(tiny: Path) -> None:
     torch.save(sscd_net(tiny_variants()["sscd"]).state_dict(), tiny / "tv.pt")
-    import_file("sscd", tiny / "tv.pt")
+    import_weights("sscd", tiny / "tv.pt")
     pixels = natural_image(2).pixels
     small = F.interpolate(pixels[None], (320, 320), mode="bilinear", antialias=True)[0]
     mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
@@ -191,7 +193,7 @@ def test_preprocessing_is_a_skewed_resize(tiny: Path) -> None:
 def test_the_large_model_is_not_the_small_one(tiny: Path) -> None:
     torch.save(sscd_net(tiny_variants()["sscd-large"]).state_dict(), tiny / "large.pt")
     with pytest.raises(WeightsError, match=r"hash sscd: large\.pt: not the weights of this model; .*wrong shapes"):
-        import_file("sscd", tiny / "large.pt")
+        import_weights("sscd", tiny / "large.pt")
     with pytest.raises(MissingWeightsError, match=r"sscd_disc_mixup\.torchvision\.pt from https://dl\.fbaipublicfiles"):
         get_hash("sscd")
     with pytest.raises(MissingWeightsError, match=r"dualshield weights import sscd-large FILE"):

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-import reference_transformers as reference
 from dualshield.errors import WeightsError
-from dualshield.hashes.vit import ViT, ViTShape
-from dualshield.hashes.vit_checkpoints import (
+from dualshield.hashes.networks.vit import ViT, ViTShape
+from dualshield.hashes.networks.vit_checkpoints import (
     Named,
     backbone_of,
     build_vit,
@@ -17,8 +16,9 @@ from dualshield.hashes.vit_checkpoints import (
     resized_positions,
     unfilled,
 )
-from dualshield.hashes.weights import load_strict
-from synthetic_transformers import dino_layout, google_layout, synthetic
+from dualshield.weights import load_strict
+from tests.helpers import reference_transformers as reference
+from tests.helpers.synthetic_transformers import dino_layout, google_layout, synthetic
 
 SHAPES = {
     "DINO": ViTShape(128, 2, 16, side=48),

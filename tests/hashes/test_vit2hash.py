@@ -8,11 +8,21 @@ import pytest
 import torch
 
 from dualshield.errors import MissingWeightsError, WeightsError
-from dualshield.hashes import PerceptualHash, get_hash, vit2hash
-from dualshield.hashes.vit import ViTShape
+from dualshield.hashes import PerceptualHash, get_hash
+from dualshield.hashes.networks.vit import ViTShape
+from dualshield.hashes.zoo import vit2hash
 from dualshield.images import FrontEnd
 from dualshield.testing import HashContract, natural_image
-from synthetic_transformers import State, google_layout, imported, linear, parameters, synthetic, vit2hash_layout, zeros
+from tests.helpers.synthetic_transformers import (
+    State,
+    google_layout,
+    imported,
+    linear,
+    parameters,
+    synthetic,
+    vit2hash_layout,
+    zeros,
+)
 
 TINY = ViTShape(128, 2, 16, side=64)
 BITS = 32

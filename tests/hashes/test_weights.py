@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 import torch
 
-import toy_weights
+from dualshield._common.folders import weights_folder
 from dualshield.errors import ExitCode, InputError, MissingWeightsError, WeightsError
 from dualshield.hashes import get_hash, list_hashes, registry
-from dualshield.hashes.weights import CATALOGUE, StoredWeights, WeightFile, store, weight_file
-from toy_weights import WEIGHT, synthetic_state
+from dualshield.hashes.import_weights import fetch_weights, import_weights
+from dualshield.weights import CATALOGUE, StoredWeights, WeightFile, store, weight_file
+from tests.helpers import toy_weights
+from tests.helpers.toy_weights import WEIGHT, synthetic_state
 
 
 @pytest.fixture
@@ -26,7 +28,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder of weights, and a catalogue with one file more."""
     monkeypatch.setenv("DUALSHIELD_WEIGHTS", str(tmp_path / "weights"))
     monkeypatch.setitem(CATALOGUE, "toy-file", WEIGHT)
-    monkeypatch.setitem(registry.BUILT_IN, "toy", "toy_weights")
+    monkeypatch.setitem(registry.BUILT_IN, "toy", "tests.helpers.toy_weights")
     return tmp_path / "weights"
 
 
@@ -71,19 +73,18 @@ def test_unknown_weights() -> None:
 
 def test_the_folder_is_the_users_unless_said_otherwise(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DUALSHIELD_WEIGHTS", str(tmp_path))
-    assert store.folder() == tmp_path
+    assert weights_folder() == tmp_path
     monkeypatch.delenv("DUALSHIELD_WEIGHTS")
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr("sys.platform", "linux")
-    assert store.folder() == tmp_path / ".cache" / "dualshield" / "weights"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert store.folder() == tmp_path / "xdg" / "dualshield" / "weights"
-    monkeypatch.setattr("sys.platform", "darwin")
-    assert store.folder() == tmp_path / "Library" / "Caches" / "dualshield" / "weights"
-    monkeypatch.setattr("sys.platform", "win32")
-    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
-    assert store.folder() == tmp_path / "local" / "dualshield" / "weights"
+    for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert weights_folder() == tmp_path / ".local" / "share" / "dualshield" / "weights"
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "xdg"))
+    assert weights_folder() == tmp_path / "xdg" / "dualshield" / "weights"
+    # Where version 0.1 kept them; nobody has to import them again.
+    before = tmp_path / ".cache" / "dualshield" / "weights"
+    before.mkdir(parents=True)
+    assert weights_folder() == before
 
 
 def test_without_weights_the_hash_says_what_to_get(home: Path) -> None:
@@ -102,7 +103,7 @@ def test_without_weights_the_hash_says_what_to_get(home: Path) -> None:
 
 def test_import_and_use(home: Path, tmp_path: Path) -> None:
     source = checkpoint(tmp_path)
-    stored = store.import_file("toy-file", source)
+    stored = import_weights("toy-file", source)
     assert stored == StoredWeights(WEIGHT, home / f"toy-file-{sha256(source)[:16]}.pt", sha256(source))
     assert stored.path.read_bytes() == source.read_bytes()
     source.unlink()
@@ -120,23 +121,23 @@ def test_the_first_imported_alternative_is_used(home: Path, tmp_path: Path, monk
         MissingWeightsError, match=r"import toy-file FILE; or get toy\.pt from its authors, then run: .*"
     ):
         store.find("toy-file", "toy-other")
-    store.import_file("toy-other", checkpoint(tmp_path))
+    import_weights("toy-other", checkpoint(tmp_path))
     assert store.find("toy-file", "toy-other").weight is other
-    store.import_file("toy-file", checkpoint(tmp_path))
+    import_weights("toy-file", checkpoint(tmp_path))
     assert store.find("toy-file", "toy-other").weight is WEIGHT
 
 
 def test_a_new_import_replaces_the_old_one(home: Path, tmp_path: Path) -> None:
-    old = store.import_file("toy-file", checkpoint(tmp_path, seed=1))
-    assert store.import_file("toy-file", checkpoint(tmp_path, seed=1)) == old
-    new = store.import_file("toy-file", checkpoint(tmp_path, seed=2))
+    old = import_weights("toy-file", checkpoint(tmp_path, seed=1))
+    assert import_weights("toy-file", checkpoint(tmp_path, seed=1)) == old
+    new = import_weights("toy-file", checkpoint(tmp_path, seed=2))
     assert store.find("toy-file") == new
     assert contents(home) == [new.path.name, "toy-file.json"]
 
 
 @pytest.mark.parametrize("wrong", ["another model", "truncated", "garbage", "nan", "folder", "absent"])
 def test_a_bad_file_does_not_get_in_and_destroys_nothing(wrong: str, home: Path, tmp_path: Path) -> None:
-    kept = store.import_file("toy-file", checkpoint(tmp_path))
+    kept = import_weights("toy-file", checkpoint(tmp_path))
     bad = tmp_path / "bad.pt"
     if wrong == "another model":
         torch.save({"weight": torch.ones(2)}, bad)
@@ -149,7 +150,7 @@ def test_a_bad_file_does_not_get_in_and_destroys_nothing(wrong: str, home: Path,
     elif wrong == "folder":
         bad.mkdir()
     with pytest.raises(InputError, match=r"bad\.pt|toy\.pt"):
-        store.import_file("toy-file", bad)
+        import_weights("toy-file", bad)
     assert store.find("toy-file") == kept
     assert contents(home) == [kept.path.name, "toy-file.json"]
 
@@ -158,7 +159,7 @@ def test_a_wrong_file_leaves_nothing_behind(home: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.pt"
     bad.write_bytes(b"hello")
     with pytest.raises(WeightsError):
-        store.import_file("toy-file", bad)
+        import_weights("toy-file", bad)
     assert contents(home) == []
 
 
@@ -168,14 +169,14 @@ def test_a_known_sha256_is_insisted_on(home: Path, tmp_path: Path, monkeypatch: 
     with pytest.raises(
         WeightsError, match=rf"wrong\.pt: sha256 {sha256(wrong)}, the authors' file has {sha256(right)}"
     ):
-        store.import_file("toy-file", wrong)
-    assert store.import_file("toy-file", right).sha256 == sha256(right)
+        import_weights("toy-file", wrong)
+    assert import_weights("toy-file", right).sha256 == sha256(right)
 
 
 def test_an_unwritable_folder(tmp_path: Path, home: Path) -> None:
     home.write_text("a file where the folder should be")
     with pytest.raises(InputError, match=r"cannot write to the folder of weights .*DUALSHIELD_WEIGHTS"):
-        store.import_file("toy-file", checkpoint(tmp_path))
+        import_weights("toy-file", checkpoint(tmp_path))
 
 
 # -- what is stored and then changes ---------------------------------------------------------------
@@ -201,7 +202,7 @@ def flip_a_byte(path: Path) -> None:
     ],
 )
 def test_damage_is_found_and_can_be_repaired(damage: object, said: str, home: Path, tmp_path: Path) -> None:
-    stored = store.import_file("toy-file", checkpoint(tmp_path))
+    stored = import_weights("toy-file", checkpoint(tmp_path))
     (before,) = store.verify()
     assert (before.problem, before.stored) == (None, stored)
     damage(stored)  # type: ignore[operator]
@@ -210,7 +211,7 @@ def test_damage_is_found_and_can_be_repaired(damage: object, said: str, home: Pa
     assert "dualshield weights import toy-file FILE" in str(caught.value)
     (after,) = store.verify()
     assert after.problem == str(caught.value)
-    store.import_file("toy-file", checkpoint(tmp_path))
+    import_weights("toy-file", checkpoint(tmp_path))
     assert get_hash("toy").weights == {"toy.pt": stored.sha256}
 
 
@@ -218,7 +219,7 @@ def test_states_cover_the_catalogue(home: Path, tmp_path: Path) -> None:
     assert [state.weight.name for state in store.states()] == list(CATALOGUE)
     assert all(state.stored is None for state in store.states())
     assert store.verify() == []
-    store.import_file("toy-file", checkpoint(tmp_path))
+    import_weights("toy-file", checkpoint(tmp_path))
     assert [state.weight.name for state in store.states() if state.stored is not None] == ["toy-file"]
 
 
@@ -274,7 +275,7 @@ def published(monkeypatch: pytest.MonkeyPatch, address: str | None) -> WeightFil
 def test_fetch(path: str, home: Path, authors: str, monkeypatch: pytest.MonkeyPatch) -> None:
     published(monkeypatch, authors + path)
     seen: list[tuple[int, int | None]] = []
-    stored = store.fetch("toy-file", lambda done, total: seen.append((done, total)))
+    stored = fetch_weights("toy-file", lambda done, total: seen.append((done, total)))
     assert stored.path.read_bytes() == Authors.data
     assert seen[-1] == (len(Authors.data), len(Authors.data))
     assert torch.equal(get_hash("toy").network.state_dict()["1.weight"], synthetic_state(5)["1.weight"])
@@ -293,10 +294,10 @@ def test_fetch(path: str, home: Path, authors: str, monkeypatch: pytest.MonkeyPa
 def test_a_failed_fetch_says_what_to_do_by_hand(
     path: str, said: str, home: Path, authors: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = store.import_file("toy-file", checkpoint(tmp_path))
+    kept = import_weights("toy-file", checkpoint(tmp_path))
     weight = published(monkeypatch, authors + path)
     with pytest.raises(MissingWeightsError, match=said) as caught:
-        store.fetch("toy-file")
+        fetch_weights("toy-file")
     assert str(caught.value).endswith(weight.how_to_get)
     assert contents(home) == [kept.path.name, "toy-file.json"]
 
@@ -305,14 +306,14 @@ def test_what_is_fetched_must_be_the_model(home: Path, authors: str, monkeypatch
     published(monkeypatch, authors + "/toy.pt")
     monkeypatch.setattr(Authors, "data", b"not a checkpoint")
     with pytest.raises(WeightsError, match=r"toy\.pt"):
-        store.fetch("toy-file")
+        fetch_weights("toy-file")
     assert contents(home) == []
 
 
 def test_fetch_without_internet(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weight = published(monkeypatch, "http://127.0.0.1:9/toy.pt")
     with pytest.raises(MissingWeightsError, match=r"cannot reach 127\.0\.0\.1:9") as caught:
-        store.fetch("toy-file")
+        fetch_weights("toy-file")
     assert caught.value.exit_code == ExitCode.MISSING
     assert weight.how_to_get in str(caught.value)
 
@@ -320,13 +321,13 @@ def test_fetch_without_internet(home: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_fetch_what_nobody_publishes(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     published(monkeypatch, None)
     with pytest.raises(MissingWeightsError, match=r"nobody publishes them; get toy\.pt from its authors"):
-        store.fetch("toy-file")
+        fetch_weights("toy-file")
 
 
 def test_encryption_is_not_given_up_on_the_way() -> None:
     from urllib.request import Request
 
-    from dualshield.hashes.weights.download import DownloadError, _NoDowngrade
+    from dualshield.weights.download import DownloadError, _NoDowngrade
 
     with pytest.raises(DownloadError, match=r"example\.org redirects to an address without encryption"):
         _NoDowngrade().redirect_request(
@@ -335,5 +336,5 @@ def test_encryption_is_not_given_up_on_the_way() -> None:
 
 
 def test_the_toy_is_a_hash(home: Path, tmp_path: Path) -> None:
-    store.import_file("toy-file", checkpoint(tmp_path))
+    import_weights("toy-file", checkpoint(tmp_path))
     assert toy_weights.load().code(torch.rand(3, 512, 512)).shape == (16,)

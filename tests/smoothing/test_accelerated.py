@@ -10,15 +10,15 @@ import pytest
 import torch
 from torch import nn
 
-from dualshield import cache
+from dualshield._common.folders import cache_folder
+from dualshield.engines import gradients as module
+from dualshield.engines import openvino_gradients as openvino_gradient
+from dualshield.engines.gradients import LARGE, accelerated
+from dualshield.engines.openvino_gradients import OpenVinoGradient, _InstanceNorm
 from dualshield.errors import InputError
 from dualshield.hashes import get_hash
-from dualshield.hashes.contract import PerceptualHash
+from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images import FrontEnd
-from dualshield.smoothing import accelerated as module
-from dualshield.smoothing import openvino_gradient
-from dualshield.smoothing.accelerated import LARGE, accelerated
-from dualshield.smoothing.openvino_gradient import OpenVinoGradient, _InstanceNorm
 
 SIDE, BITS = 33, 24
 LAYERS: dict[str, list[nn.Module]] = {
@@ -168,9 +168,9 @@ def test_a_damaged_or_foreign_cache_cannot_hurt(tmp_path: Path, monkeypatch: pyt
     features, cotangents = torch.ones(2, *hash_.front_end.shape), torch.ones(2, BITS)
     monkeypatch.setenv("DUALSHIELD_CACHE", str(tmp_path))
     expected = OpenVinoGradient(hash_, 2)(features, cotangents)
-    (file,) = (cache.folder() / "engines").glob("*.xml")
+    (file,) = (cache_folder() / "engines").glob("*.xml")
     OpenVinoGradient(hash_of(LAYERS["padded"], seed=4), 2)
-    (foreign,) = (path for path in (cache.folder() / "engines").glob("*.xml") if path != file)
+    (foreign,) = (path for path in (cache_folder() / "engines").glob("*.xml") if path != file)
     for suffix in (".xml", ".bin"):
         file.with_suffix(suffix).write_bytes(foreign.with_suffix(suffix).read_bytes())
     torch.testing.assert_close(OpenVinoGradient(hash_, 2)(features, cotangents), expected)

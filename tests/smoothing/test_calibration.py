@@ -12,15 +12,15 @@ import pytest
 import torch
 from scipy.special import betaincinv
 
+from dualshield.calibration.calibrate import calibrate, cautions, collisions_at_most
+from dualshield.calibration.false_matches import threshold_for
+from dualshield.calibration.measure import Calibration, CalibrationPlan
 from dualshield.errors import ImageError, InputError
 from dualshield.hashes import PerceptualHash, get_hash
 from dualshield.images import CanonicalImage
 from dualshield.images.synthetic import blank_images
-from dualshield.smoothing.calibrate import calibrate, cautions, collisions_at_most
-from dualshield.smoothing.calibration import Calibration, CalibrationPlan
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.deployment import Deployment
-from dualshield.smoothing.false_matches import threshold_for
 from dualshield.smoothing.profile import GridPoint, Profile, Rates, choose
 
 PLAN = CalibrationPlan(

@@ -9,14 +9,15 @@ import pytest
 import torch
 from scipy import stats
 
-from dualshield.attacks.space import saved
 from dualshield.errors import InputError
 from dualshield.hashes import PerceptualHash, get_hash
 from dualshield.images import CanonicalImage
-from dualshield.smoothing.clipped import KEPT, NODES, _moments, clipped_margins, gaussian_limit
+from dualshield.images.eight_bit import to_8bit
+from dualshield.smoothing.clipped_noise import KEPT, NODES, _moments, gaussian_limit
 from dualshield.smoothing.config import PAPER, PAPER_LIMIT
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.noise import GaussianSource
+from dualshield.smoothing.noise_kinds import CLIPPED, CLIPPED_LIMIT
 from dualshield.smoothing.statistics import Decision
 
 SIGMA = 0.1
@@ -29,7 +30,7 @@ def pdq() -> PerceptualHash:
 
 @pytest.mark.parametrize("value", [0.0, 3 / 255, 0.5, 0.93, 1.0])
 def test_moments_of_a_clipped_normal(value: float) -> None:
-    """Against numbers drawn, within five standard errors."""
+    """Variant numbers drawn, within five standard errors."""
     count = 400_000
     drawn = np.clip(value + SIGMA * np.random.default_rng(7).standard_normal(count), 0, 1)
     mean, variance, slope = (float(table[round(value * (NODES - 1))]) for table in _moments(SIGMA))
@@ -41,7 +42,7 @@ def test_moments_of_a_clipped_normal(value: float) -> None:
 def test_gradients_pass_where_nothing_was_clipped(toy_hash: PerceptualHash, photos: list[CanonicalImage]) -> None:
     """The same noise added and clipped by torch has the same margins and the same gradient."""
     pixels = (photos[0].pixels * 1.6 - 0.3).clamp(0, 1).requires_grad_()
-    found = clipped_margins(toy_hash, pixels, SIGMA, 3, GaussianSource.from_seed(3), limit=False)
+    found = CLIPPED.margins(toy_hash, pixels, SIGMA, 3, GaussianSource.from_seed(3))
     noise = GaussianSource.from_seed(3).normal((3, *pixels.shape))
     expected = toy_hash.margins((pixels + SIGMA * noise).clamp(0, 1))
     torch.testing.assert_close(found, expected)
@@ -52,10 +53,10 @@ def test_gradients_pass_where_nothing_was_clipped(toy_hash: PerceptualHash, phot
 
 def test_the_limit_has_the_law_of_the_noise_itself(pdq: PerceptualHash, photos: list[CanonicalImage]) -> None:
     """Mean, covariance and normality of all 256 numbers, on an image with much to clip."""
-    pixels = saved((photos[0].pixels * 1.6 - 0.3).clamp(0, 1))
+    pixels = to_8bit((photos[0].pixels * 1.6 - 0.3).clamp(0, 1))
     source, draws = GaussianSource.from_seed(5), 300
     cores = torch.cat(
-        [pdq.front_end.core(source.around(pixels, SIGMA, 4).clamp_(0, 1)).flatten(1) for _ in range(draws // 4)]
+        [pdq.front_end.core(source.noisy_copies(pixels, SIGMA, 4).clamp_(0, 1)).flatten(1) for _ in range(draws // 4)]
     ).double()
     law = gaussian_limit(pdq).law(pixels, SIGMA)
     # In units of the law the draws are standard normal, and independent.
@@ -72,7 +73,7 @@ def test_the_limit_has_the_law_of_the_noise_itself(pdq: PerceptualHash, photos: 
 
 def test_gradients_are_those_of_the_noise_itself(pdq: PerceptualHash, photos: list[CanonicalImage]) -> None:
     """Of a linear loss, averaged over draws: one pixel's share is the chance that it is not clipped."""
-    pixels = saved(photos[0].pixels)
+    pixels = to_8bit(photos[0].pixels)
     weights = torch.randn(256, generator=torch.Generator().manual_seed(3))
     directions = []
     for limit, draws in ((True, 1), (False, 24)):
@@ -91,7 +92,7 @@ def test_gradients_are_those_of_the_noise_itself(pdq: PerceptualHash, photos: li
 
 
 def test_kept_laws_are_of_the_image_as_it_is(pdq: PerceptualHash, photos: list[CanonicalImage]) -> None:
-    limit, pixels = gaussian_limit(pdq), saved(photos[0].pixels)
+    limit, pixels = gaussian_limit(pdq), to_8bit(photos[0].pixels)
     first = limit.law(pixels, SIGMA)
     assert limit.law(pixels, SIGMA) is first
     assert limit.law(pixels, 2 * SIGMA) is not first
@@ -102,7 +103,7 @@ def test_kept_laws_are_of_the_image_as_it_is(pdq: PerceptualHash, photos: list[C
 
 def test_the_law_met_again_and_again_is_kept(pdq: PerceptualHash, photos: list[CanonicalImage]) -> None:
     """One reference meets many queries; it must not go when the oldest does."""
-    limit, reference = gaussian_limit(pdq), saved(photos[0].pixels)
+    limit, reference = gaussian_limit(pdq), to_8bit(photos[0].pixels)
     first = limit.law(reference, SIGMA)
     for shift in range(2 * KEPT):
         limit.law((reference + shift / 255).clamp(0, 1), SIGMA)
@@ -115,7 +116,7 @@ def test_only_linear_hashes_have_it(photos: list[CanonicalImage]) -> None:
     with pytest.raises(InputError, match="not linear"):
         _ = deploy(efflite, config=PAPER_LIMIT).matchers
     with pytest.raises(InputError, match="not linear"):
-        clipped_margins(efflite, photos[0].pixels, SIGMA, 1, GaussianSource.from_seed(1), limit=True)
+        CLIPPED_LIMIT.margins(efflite, photos[0].pixels, SIGMA, 1, GaussianSource.from_seed(1))
 
 
 def test_the_papers_matcher_by_the_limit(pdq: PerceptualHash, photos: list[CanonicalImage]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from dualshield.errors import InputError
 from dualshield.smoothing.config import MAX_DRAWS, PAPER, PAPER_LIMIT, MatcherConfig
-from dualshield.smoothing.sampler import NoiseKind
+from dualshield.smoothing.noise_kinds import NoiseName
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_the_sigmas_a_reference_may_get() -> None:
 
 
 def test_only_a_limit_law_certifies_nothing() -> None:
-    assert [MatcherConfig(0.1, noise=noise).certifies for noise in get_args(NoiseKind)] == [True, True, False]
+    assert [MatcherConfig(0.1, noise=noise).certifies for noise in get_args(NoiseName)] == [True, True, False]
     assert PAPER.certifies
     assert replace(PAPER, noise="clipped-limit") == PAPER_LIMIT
 

@@ -19,12 +19,12 @@ from PIL import Image
 import dualshield as ds
 from dualshield.errors import InputError, UnusableReferenceError
 from dualshield.hashes import PerceptualHash, get_hash, to_hex
-from dualshield.hashes.native import NativeRule, l1
+from dualshield.hashes.native_rule import NativeRule, l1
 from dualshield.images import CanonicalImage
 from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.deploy import deploy, match
 from dualshield.smoothing.deployment import Deployment
-from dualshield.smoothing.joint import joint
+from dualshield.smoothing.joint_decision import joint
 from dualshield.smoothing.member import Member
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.profile import find_profile
@@ -243,8 +243,8 @@ def test_what_is_not_understood_is_refused_in_the_words_of_the_library(toy_hash:
             for paper in ("paper", "paper-limit")
         ),
         ({"hash": "pdq", "threshold": 2.0}, "threshold 2.0"),
-        ({"hash": "pdq", "parameters": "ours"}, "unknown parameters 'ours'"),
-        ({"hash": "pdq", "parameters": "ours", "config": CONFIG}, "unknown parameters 'ours'"),
+        ({"hash": "pdq", "parameters": "both"}, "unknown parameters 'both'"),
+        ({"hash": "pdq", "parameters": "both", "config": CONFIG}, "unknown parameters 'both'"),
         ({"hash": "pdq", "batch_size": 2.5}, "batch size is of type float"),
         ({"hash": "pdq", "engine": "abacus"}, "unknown engine 'abacus'"),
         ({"hash": "pdq", "device": "abacus"}, "unknown device 'abacus'"),
@@ -320,12 +320,12 @@ def test_a_bare_code_needs_no_image(photos: list[CanonicalImage]) -> None:
     assert match(kept, photos[0], hash="pdq", n=100).reference_fingerprint == result.reference_fingerprint
 
 
-# -- enrolment lasts -------------------------------------------------------------------------------
+# -- enrollment lasts -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ["code", "bank", "paired"])
 def test_enrolling_twice_gives_the_same_reference(mode: str, photos: list[CanonicalImage]) -> None:
-    # Finding 2: forty enrolments of one photo gave forty references, and radii from 0.41 to 1.54.
+    # Finding 2: forty enrollments of one photo gave forty references, and radii from 0.41 to 1.54.
     first, second = deploy("pdq", reference_mode=mode), deploy("pdq", reference_mode=mode)  # type: ignore[arg-type]
     one, two = first.enroll(photos[0]), second.enroll(replace(photos[0], name="another name"))
     assert one.fingerprint == two.fingerprint

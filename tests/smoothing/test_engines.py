@@ -13,17 +13,21 @@ from typing import Any, get_args
 import pytest
 import torch
 
+from dualshield.engines import choose as engines
+from dualshield.engines import openvino as openvino_engine
+from dualshield.engines.choose import make_engine
+from dualshield.engines.engine import Reads, TorchEngine
+from dualshield.engines.fixed_function import require_fixed_function
+from dualshield.engines.openvino import OpenVinoEngine
 from dualshield.errors import InputError, MissingDependencyError
-from dualshield.hashes.blackbox import black_box
-from dualshield.hashes.contract import PerceptualHash
+from dualshield.hashes.external.black_box import black_box
+from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images import FrontEnd
 from dualshield.smoothing import deployment as deployment_module
-from dualshield.smoothing import engines, openvino_engine
 from dualshield.smoothing.config import PAPER, MatcherConfig
 from dualshield.smoothing.deploy import deploy
-from dualshield.smoothing.engines import Reads, TorchEngine, make_engine, require_function
 from dualshield.smoothing.noise import GaussianSource
-from dualshield.smoothing.openvino_engine import OpenVinoEngine
+from dualshield.smoothing.noise_kinds import CLIPPED, LINEAR
 from dualshield.smoothing.sampler import Sampler
 
 
@@ -78,12 +82,12 @@ def test_clipped_noise_is_the_same_by_cores_and_by_features() -> None:
     assert reads(small_network(side=32), PAPER) == "core"  # few rows, made of all the others
     assert reads(network, replace(PAPER, noise="linear")) == "core"
     long_way, short_way = (
-        Sampler(network, make_engine(network, "torch", reads=what), "clipped") for what in get_args(Reads)
+        Sampler(network, make_engine(network, "torch", reads=what), CLIPPED) for what in get_args(Reads)
     )
     codes = [torch.cat(list(way.codes(pixels, 0.1, 12, GaussianSource.from_seed(7)))) for way in (long_way, short_way)]
     assert torch.equal(*codes)
     with pytest.raises(ValueError, match="core"):
-        Sampler(network, short_way.engine, "linear")
+        Sampler(network, short_way.engine, LINEAR)
 
 
 def test_processes_are_not_bound_to_the_same_core(network: PerceptualHash) -> None:
@@ -211,7 +215,7 @@ def test_an_unwritable_cache_is_no_obstacle(monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_openvino_telemetry_is_never_loaded() -> None:
     script = (
-        "import sys, dualshield.smoothing.openvino_engine as e; e.openvino_runtime().convert_model;"
+        "import sys, dualshield.engines.openvino as e; e.openvino_runtime().convert_model;"
         "sys.exit(any(name.startswith('openvino_telemetry.') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
@@ -277,7 +281,7 @@ WIDTHS = {"light": 8, "network": 96}
 def test_networks_that_are_no_function_of_one_image_are_refused(what: str, width: str) -> None:
     last, why = NO_FUNCTIONS[what]
     hash_ = ending_in(last, WIDTHS[width])
-    assert hash_.is_light == (width == "light")
+    assert hash_.has_small_network == (width == "light")
     deployment = deploy(hash_, sigma=0.1)
     with pytest.raises(InputError, match=f"hash odd: its network .*{why}") as caught:
         _ = deployment.matchers
@@ -317,7 +321,7 @@ def test_ordinary_networks_are_not(engine: str, batch_size: int | None) -> None:
 @pytest.mark.parametrize("what", get_args(Reads))
 def test_it_is_asked_what_the_engine_reads(engine: str, what: Reads) -> None:
     network = small_network(side=96)
-    require_function(make_engine(network, engine, reads=what), network)
+    require_fixed_function(make_engine(network, engine, reads=what), network)
 
 
 def test_the_hashes_of_the_package_are_functions() -> None:
@@ -340,7 +344,7 @@ def test_a_black_box_is_not_asked_for_it() -> None:
     assert loaded == 2
     deployment = deploy(hash_, sigma=0.1)
     (matcher,) = deployment.matchers
-    require_function(matcher.engine, hash_)
+    require_fixed_function(matcher.engine, hash_)
     assert calls == loaded
 
 
@@ -348,7 +352,9 @@ def test_it_is_asked_once_for_all_that_share_an_engine(
     toy_hash: PerceptualHash, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(deployment_module, "require_function", lambda engine, hash_, clipped: asked.append(hash_.name))
+    monkeypatch.setattr(
+        deployment_module, "require_fixed_function", lambda engine, hash_, in_pixel_range: asked.append(hash_.name)
+    )
     deployment = deploy(toy_hash, sigma=0.1)
     (first,) = deployment.matchers
     (second,) = deployment.with_config(n=100, target_radius=0.0).matchers

@@ -16,11 +16,11 @@ import torch
 
 from dualshield.errors import InputError, UnusableReferenceError
 from dualshield.hashes import PerceptualHash, to_hex
-from dualshield.hashes.native import NativeRule, l1
+from dualshield.hashes.native_rule import NativeRule, l1
 from dualshield.images import CanonicalImage
 from dualshield.smoothing.deploy import deploy, match
-from dualshield.smoothing.kept import fingerprint_of
 from dualshield.smoothing.reference import Reference
+from dualshield.smoothing.reference_file import fingerprint_of
 
 Change = Callable[[dict[str, Any]], object]
 

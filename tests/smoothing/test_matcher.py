@@ -17,8 +17,9 @@ from dualshield.smoothing.config import PAPER, MatcherConfig
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.matcher import SmoothedMatcher
+from dualshield.smoothing.member_reference import MemberReference, majority
 from dualshield.smoothing.noise import GaussianSource
-from dualshield.smoothing.reference import MemberReference, Reference, majority
+from dualshield.smoothing.reference import Reference
 from dualshield.smoothing.result import MatchResult
 from dualshield.smoothing.statistics import Decision, radius_ceiling
 

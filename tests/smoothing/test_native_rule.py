@@ -11,18 +11,19 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from command_line import complaint, run
-from conftest import Linear
 from dualshield.errors import InputError
-from dualshield.hashes import PerceptualHash, c_pdq, registry
-from dualshield.hashes.native import NativeRule, cosine_distance, l1
+from dualshield.hashes import PerceptualHash, registry
+from dualshield.hashes.native_rule import NativeRule, cosine_distance, l1
+from dualshield.hashes.zoo import c_pdq
 from dualshield.images import FrontEnd
 from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.matcher import SmoothedMatcher
+from dualshield.smoothing.member_reference import MemberReference, majority
 from dualshield.smoothing.noise import GaussianSource
-from dualshield.smoothing.reference import MemberReference, majority
 from dualshield.testing import natural_image
+from tests.helpers.command_line import complaint, run
+from tests.helpers.linear import Linear
 
 MODES = ["code", "bank", "paired"]
 
@@ -55,7 +56,7 @@ def test_the_same_rule_gives_the_same_votes(
     bits, values = (matcher_of(hash_, config) for hash_ in (toy_hash, bits_rule))
     reference = bits.enroll(pixels)
     by_bits = bits.match(reference, pixels, GaussianSource.from_seed(5))
-    # Under another rule enrolment would draw other noise; here votes shall meet the same codes.
+    # Under another rule enrollment would draw other noise; here votes shall meet the same codes.
     by_values = values.match(as_values(reference), pixels, GaussianSource.from_seed(5))
     assert (by_bits.votes, by_bits.radius, by_bits.decision) == (by_values.votes, by_values.radius, by_values.decision)
     assert (by_bits.rule, by_values.rule) == ("hamming", "native")

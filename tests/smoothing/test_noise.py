@@ -48,7 +48,7 @@ def test_both_halves_of_a_pair_and_neighbours_are_uncorrelated() -> None:
 def test_noise_around_an_image_is_the_image_and_the_noise(shape: tuple[int, ...]) -> None:
     """Whether it is added piece by piece or to all at once."""
     mean = torch.rand(shape, generator=torch.Generator().manual_seed(1))
-    found = GaussianSource.from_seed(4).around(mean, 0.3, 5)
+    found = GaussianSource.from_seed(4).noisy_copies(mean, 0.3, 5)
     expected = mean + 0.3 * GaussianSource.from_seed(4).normal((5, *shape))
     torch.testing.assert_close(found, expected)
 

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from dualshield._common.folders import profiles_folder
 from dualshield.errors import InputError, MissingError
-from dualshield.hashes.contract import PerceptualHash
+from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.hashes.registry import BUILT_IN, get_hash
 from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.deploy import UNCALIBRATED_SIGMA, HashLike, deploy
@@ -25,7 +26,7 @@ from dualshield.smoothing.profile import (
     Rates,
     find_profile,
 )
-from dualshield.smoothing.profile_folder import folder, place_for, profile_file
+from dualshield.smoothing.profile_folder import place_for, profile_file
 
 
 def point(lowpass: int | None, sigma: float, collisions: float = 0.0) -> GridPoint:
@@ -418,19 +419,19 @@ def test_a_hash_whose_name_looks_like_a_card_has_no_profile_there(
 def test_where_the_users_folder_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setenv("DUALSHIELD_PROFILES", str(tmp_path / "given"))
-    assert folder() == tmp_path / "given"
+    assert profiles_folder() == tmp_path / "given"
     monkeypatch.delenv("DUALSHIELD_PROFILES")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    assert folder() == tmp_path / "data" / "dualshield" / "profiles"
+    assert profiles_folder() == tmp_path / "data" / "dualshield" / "profiles"
     monkeypatch.delenv("XDG_DATA_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert folder() == tmp_path / ".local" / "share" / "dualshield" / "profiles"
+    assert profiles_folder() == tmp_path / ".local" / "share" / "dualshield" / "profiles"
 
     def homeless() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "home", homeless)
-    assert folder() is None
+    assert profiles_folder() is None
     assert find_profile("toy") is None
     assert find_profile("pdq") is not None
 

@@ -18,7 +18,7 @@ from dualshield.verification.patch import Patch
 from dualshield.verification.program import Program, program_of
 from dualshield.verification.region import Region, region_of
 from dualshield.verification.relaxation import Interval, Relaxation
-from small_networks import NETS, climb, directions, outputs, small_c_pdna, worst_step
+from tests.helpers.small_networks import NETS, climb, directions, outputs, small_c_pdna, worst_step
 
 SPACES = [("l2", "canonical"), ("linf", "canonical"), ("l2", "input"), ("linf", "input")]
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from dualshield.errors import InputError
-from dualshield.hashes.c_pdna import CPdnaNet, Thermometer
+from dualshield.hashes.zoo.c_pdna import CPdnaNet, Thermometer
 from dualshield.images import FrontEnd
 from dualshield.images.axes import Matrix
 from dualshield.testing import natural_image
@@ -20,7 +20,7 @@ from dualshield.verification.patch import Patch
 from dualshield.verification.program import Program, program_of
 from dualshield.verification.region import region_of
 from dualshield.verification.relaxation import ROUNDING
-from small_networks import small_c_pdq
+from tests.helpers.small_networks import small_c_pdq
 
 
 def small_front_end() -> FrontEnd:

@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import nn
 
-from command_line import complaint, run
 from dualshield.errors import InputError
-from dualshield.hashes import PerceptualHash, c_pdna, c_pdq, registry
+from dualshield.hashes import PerceptualHash, registry
+from dualshield.hashes.zoo import c_pdna, c_pdq
 from dualshield.images import FrontEnd, load_image
 from dualshield.testing import natural_image
 from dualshield.verification import verify
@@ -23,8 +23,9 @@ from dualshield.verification.program import Program, program_of
 from dualshield.verification.region import region_of
 from dualshield.verification.relaxation import Interval
 from dualshield.verification.verify import _entries, worst_distance
-from small_networks import climb, directions, outputs, small_c_pdna, small_c_pdq
-from synthetic_cnn import c_pdq_net, calm, spread
+from tests.helpers.command_line import complaint, run
+from tests.helpers.small_networks import climb, directions, outputs, small_c_pdna, small_c_pdq
+from tests.helpers.synthetic_cnn import c_pdq_net, calm, spread
 
 
 def small_hash(name: str) -> PerceptualHash:

@@ -6,17 +6,16 @@ from .budgets import BUDGETS, COST_BUDGETS
 from .defence import Defence
 from .methods import METHODS, Attack, get_attack
 from .redteam import Plan, Rate, cost_of_evasion
-from .result import AttackResult, Budget
-from .victim import Against, Target, Victim
+from .result import AttackBudget, AttackResult
+from .victim import Target, Victim
 
 __all__ = [
     "BUDGETS",
     "COST_BUDGETS",
     "METHODS",
-    "Against",
     "Attack",
+    "AttackBudget",
     "AttackResult",
-    "Budget",
     "Defence",
     "Plan",
     "Rate",

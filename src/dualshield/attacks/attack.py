@@ -7,13 +7,13 @@ from typing import Any
 
 from dualshield.attacks.defence import Defence
 from dualshield.attacks.methods import get_attack
-from dualshield.attacks.result import AttackResult, Budget
-from dualshield.attacks.victim import Against
+from dualshield.attacks.result import AttackBudget, AttackResult
 from dualshield.errors import InputError
 from dualshield.hashes import DEFAULT_HASH
 from dualshield.images import ImageLike, as_image
 from dualshield.smoothing.deploy import HashLike, as_deployment
 from dualshield.smoothing.deployment import Deployment
+from dualshield.smoothing.variants import Variant
 
 
 def attack(
@@ -22,8 +22,8 @@ def attack(
     *,
     hash: HashLike | Sequence[HashLike] | Deployment = DEFAULT_HASH,
     method: str = "eot-pgd",
-    budget: float | Budget = 40.0,
-    against: Against = "original",
+    budget: float | AttackBudget = 40.0,
+    against: Variant = "original",
     strength: float = 1.0,
     seed: int = 2026,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -31,14 +31,14 @@ def attack(
 ) -> AttackResult:
     """Attack the match of ``query`` (by default the published reference itself) with ``reference``.
 
-    Parameters are those of `deploy`. With ``against="ours"`` the reference is hardened first, and without a query the
+    Parameters are those of `deploy`. With ``against="both"`` the reference is hardened first, and without a query the
     attacker starts from the hardened image, the only one that was published. For a collision the query is an unrelated
     image. The seed is that of the attacker; the defender's noise is fresh and secret.
     """
     chosen = get_attack(method)
     if method == "collision" and query is None:
         raise InputError("a collision needs an unrelated query")
-    limit = budget if isinstance(budget, Budget) else Budget(budget)
+    limit = budget if isinstance(budget, AttackBudget) else AttackBudget(budget)
     image, start = as_image(reference), None if query is None else as_image(query)
     deployment = as_deployment(hash, parameters)
     defence = Defence(deployment, against, strength=strength)

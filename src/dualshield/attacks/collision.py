@@ -16,7 +16,7 @@ import torch
 from dualshield.attacks.eot import DRAWS, STEPS, Search
 from dualshield.attacks.judge import judged
 from dualshield.attacks.objective import join_margin
-from dualshield.attacks.result import AttackResult, Budget
+from dualshield.attacks.result import AttackBudget, AttackResult
 from dualshield.attacks.victim import Target, Victim
 from dualshield.images.canonical import CanonicalImage
 from dualshield.smoothing.noise import GaussianSource
@@ -26,7 +26,7 @@ from dualshield.smoothing.statistics import Decision
 def attack(
     victim: Target,
     query: CanonicalImage,
-    budget: Budget,
+    budget: AttackBudget,
     *,
     steps: int = STEPS,
     draws: int = DRAWS,

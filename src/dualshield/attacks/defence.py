@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import get_args
 
-from dualshield.attacks.joint import JointVictim
-from dualshield.attacks.space import saved
-from dualshield.attacks.victim import Against, Service, Target, Victim
+from dualshield.attacks.joint_victim import JointVictim
+from dualshield.attacks.victim import Service, Target, Victim
 from dualshield.errors import InputError
 from dualshield.hardening.harden import Hardener, Preset
 from dualshield.images import ImageLike, as_image
 from dualshield.images.canonical import CanonicalImage
+from dualshield.images.eight_bit import to_8bit
 from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.noise import GaussianSource
+from dualshield.smoothing.variants import Variant
 
 # Decisions need no radius: a few votes where they agree, up to this many near the boundary, then abstention.
 DECISION_DRAWS = 1000
@@ -26,19 +27,19 @@ class Defence:
     """
 
     def __init__(
-        self, deployment: Deployment, against: Against, *, preset: Preset = "perceptual", strength: float = 1.0
+        self, deployment: Deployment, against: Variant, *, preset: Preset = "perceptual", strength: float = 1.0
     ) -> None:
         if not isinstance(deployment, Deployment):
             raise InputError(f"a Defence takes a deployment, as from deploy('pdq'), not {type(deployment).__name__}")
-        if against not in get_args(Against):
-            raise InputError(f"unknown variant {against!r}: use one of {', '.join(get_args(Against))}")
+        if against not in get_args(Variant):
+            raise InputError(f"unknown variant {against!r}: use one of {', '.join(get_args(Variant))}")
         self.against = against
         self.deployment = deployment
         self._deciding: Deployment | None = None
         self.hardener: Hardener | None = None
-        if against in ("smoothing", "ours"):
+        if against in ("smoothing", "both"):
             self._deciding = deployment.with_config(target_radius=0.0, n=DECISION_DRAWS)
-        if against in ("hardening", "ours"):
+        if against in ("hardening", "both"):
             self.hardener = Hardener(deployment, preset=preset, strength=strength)
 
     def publish(self, image: ImageLike, noise: GaussianSource | None = None) -> CanonicalImage:
@@ -47,7 +48,7 @@ class Defence:
         if self.hardener is not None:
             delta, _ = self.hardener.perturb(found, noise=noise)
             found = replace(found, pixels=found.pixels + delta.cpu())
-        return replace(found, pixels=saved(found.pixels))
+        return replace(found, pixels=to_8bit(found.pixels))
 
     def victim(self, published: CanonicalImage, noise: GaussianSource | None = None) -> Target:
         """The service with this reference enrolled; its noise is secret unless an experiment brings it."""

@@ -19,11 +19,12 @@ import torch
 
 from dualshield.attacks import linearised
 from dualshield.attacks.judge import VANISHED, judged
-from dualshield.attacks.objective import flip_margin, needed_flips, together
-from dualshield.attacks.result import AttackResult, Budget
-from dualshield.attacks.space import project, saved
+from dualshield.attacks.l2_ball import project
+from dualshield.attacks.objective import combined_direction, flip_margin, needed_flips
+from dualshield.attacks.result import AttackBudget, AttackResult
 from dualshield.attacks.victim import Target, Victim
 from dualshield.images.canonical import CanonicalImage
+from dualshield.images.eight_bit import to_8bit
 from dualshield.smoothing.noise import GaussianSource
 
 STEPS = 100
@@ -39,7 +40,7 @@ CHECK_DRAWS = 64
 def attack(
     victim: Target,
     query: CanonicalImage,
-    budget: Budget,
+    budget: AttackBudget,
     *,
     steps: int = STEPS,
     draws: int = DRAWS,
@@ -59,11 +60,11 @@ def attack(
     return judged("eot-pgd", victim, pixels, best, budget, steps, started, search.warnings)
 
 
-def _linearised_start(victim: Target, pixels: torch.Tensor, budget: Budget) -> torch.Tensor | None:
+def _linearised_start(victim: Target, pixels: torch.Tensor, budget: AttackBudget) -> torch.Tensor | None:
     """Of the plain light members, each within an equal share: changes for different hashes are nearly orthogonal."""
     start = None
     for member in victim.members:
-        if not member.sigma and member.hash.is_light:
+        if not member.sigma and member.hash.has_small_network:
             own = linearised.flip(member, pixels, budget.l2 / len(victim.members) ** 0.5, ROUNDS)
             start = own if start is None else project(pixels, start + own, budget.l2)
     return start
@@ -98,21 +99,21 @@ class Search:
             image = self.pixels + moving
             if not member.sigma:
                 # Without noise, rounding to 8 bits decides: look at the saved image, with the exact one's gradient.
-                image = image + (saved(image) - image).detach()
+                image = image + (to_8bit(image) - image).detach()
             margins = member.noisy_margins(image, self.draws, self.source)
             loss = self.objective(member, margins, member.reference_signs(self.draws, self.source)).mean()
             gradients.append(torch.autograd.grad(loss, moving)[0])
             losses.append(loss.detach())
             self.zero_gradients += int(loss > 0 and not gradients[-1].any())
-        return -together(gradients, losses)
+        return -combined_direction(gradients, losses)
 
     def distance(self, delta: torch.Tensor) -> float:
         """The mean distance of the saved image to the reference, on draws of their own."""
-        return self.victim.noisy_distance(saved(self.pixels + delta), CHECK_DRAWS, self.source)
+        return self.victim.noisy_distance(to_8bit(self.pixels + delta), CHECK_DRAWS, self.source)
 
     def run(
         self,
-        budget: Budget,
+        budget: AttackBudget,
         steps: int,
         progress: Callable[[int, int], None],
         *,

@@ -6,8 +6,8 @@ import time
 
 import torch
 
-from dualshield.attacks.result import AttackResult, Budget
-from dualshield.attacks.space import saved_within
+from dualshield.attacks.l2_ball import to_8bit_within
+from dualshield.attacks.result import AttackBudget, AttackResult
 from dualshield.attacks.victim import Target
 from dualshield.images.canonical import CanonicalImage
 from dualshield.images.quality import compare
@@ -22,7 +22,7 @@ def judged(
     victim: Target,
     query: torch.Tensor,
     delta: torch.Tensor,
-    budget: Budget,
+    budget: AttackBudget,
     steps: int,
     started: float,
     warnings: tuple[str, ...] = (),
@@ -34,7 +34,7 @@ def judged(
     def succeeded(decision: Decision) -> bool:
         return decision != Decision.MATCH if wanted is None else decision == wanted
 
-    image = saved_within(query, delta, budget.l2)
+    image = to_8bit_within(query, delta, budget.l2)
     decision = victim.decision(image)  # no query: the judge is not the attacker
     success_float = succeeded(victim.decision((query + delta).clamp(0, 1)))
     success = succeeded(decision)

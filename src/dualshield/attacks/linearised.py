@@ -17,9 +17,10 @@ import torch
 from scipy.linalg import solve_triangular
 from scipy.optimize import nnls
 
-from dualshield.attacks.space import project, saved
+from dualshield.attacks.l2_ball import project
 from dualshield.attacks.victim import Victim
-from dualshield.hashes.contract import PerceptualHash
+from dualshield.hashes.perceptual_hash import PerceptualHash
+from dualshield.images.eight_bit import to_8bit
 
 Floats = npt.NDArray[np.float64]
 Bits = npt.NDArray[np.intp]
@@ -49,7 +50,7 @@ def flip(victim: Victim, query: torch.Tensor, l2: float, rounds: int) -> torch.T
         problem = _LeastNorm(_gram(jacobian), _floats(at_query), flips, sides)
         weights = torch.from_numpy(problem.within(l2)).to(jacobian)
         delta = project(query, -front_end.lift((weights @ jacobian).reshape(core.shape)), l2)
-        flipped = int((hash_.code(saved(query + delta)) ^ victim.reference.code).sum())
+        flipped = int((hash_.code(to_8bit(query + delta)) ^ victim.reference.code).sum())
         if flipped > most:
             best, most = delta, flipped
         if most >= flips:

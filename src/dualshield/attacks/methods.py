@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+from dualshield._common.checks import require
 from dualshield.attacks import collision, eot, nes, pgd
-from dualshield.attacks.result import AttackResult, Budget
+from dualshield.attacks.result import AttackBudget, AttackResult
 from dualshield.attacks.victim import Target
-from dualshield.checks import require
 from dualshield.errors import InputError
 from dualshield.images.canonical import CanonicalImage
 
@@ -21,7 +21,7 @@ class Attack(Protocol):
         self,
         victim: Target,
         query: CanonicalImage,
-        budget: Budget,
+        budget: AttackBudget,
         *,
         seed: int = 2026,
         progress: Callable[[int, int], None] = lambda done, total: None,

@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 
 from dualshield.attacks.judge import judged
-from dualshield.attacks.result import AttackResult, Budget
-from dualshield.attacks.space import saved_within
+from dualshield.attacks.l2_ball import to_8bit_within
+from dualshield.attacks.result import AttackBudget, AttackResult
 from dualshield.attacks.victim import Target
 from dualshield.images.canonical import CanonicalImage
 from dualshield.smoothing.statistics import Decision
@@ -32,7 +32,7 @@ GRID = 64
 def attack(
     victim: Target,
     query: CanonicalImage,
-    budget: Budget,
+    budget: AttackBudget,
     *,
     steps: int = STEPS,
     max_queries: int = QUERIES,
@@ -60,7 +60,7 @@ def attack(
         grid = ball.kept(grid + STEP_SIZE * estimate.sign())
         progress(min(victim.queries, max_queries), max_queries)
         # What is uploaded in the end is a file, the very one that is judged.
-        if victim.decide(saved_within(ball.centre, ball.change(grid), budget.l2)) != Decision.MATCH:
+        if victim.decide(to_8bit_within(ball.centre, ball.change(grid), budget.l2)) != Decision.MATCH:
             break
     name = "nes-plain" if plain_score else "nes"
     result = judged(name, victim, ball.centre, ball.change(grid), budget, step, started)

@@ -34,7 +34,7 @@ def needed_flips(max_distance: int, bits: int) -> int:
     return min(bits, max_distance + 1 + SLACK_BITS)
 
 
-def together(gradients: Sequence[torch.Tensor], losses: Sequence[torch.Tensor]) -> torch.Tensor:
+def combined_direction(gradients: Sequence[torch.Tensor], losses: Sequence[torch.Tensor]) -> torch.Tensor:
     """One direction that serves every member of a service: ``(..., 3, h, w)`` from theirs, with their losses ``(...)``.
 
     Gradients of different hashes differ in length by their networks, not by what a member needs. So each counts at unit

@@ -1,7 +1,7 @@
 """The paper's white-box attack: projected sign-gradient descent on the base hash.
 
 RGB space, focused flip-margin objective, 300 steps of 1/255, three random starts, early stop as soon as the base
-hash is evaded, projection onto the l2 budget and the pixel range. Against a smoothed matcher it still follows the base
+hash is evaded, projection onto the l2 budget and the pixel range. Variant a smoothed matcher it still follows the base
 hash (behind the deployed low-pass, without noise), as in the paper, and is judged by the smoothed decision on fresh
 noise: `eot` is the adaptive one. Of several hashes it follows all that are not evaded yet, and stops when all are.
 """
@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 import torch
 
 from dualshield.attacks.judge import VANISHED, judged
-from dualshield.attacks.objective import flip_margin, needed_flips, together
-from dualshield.attacks.result import AttackResult, Budget
-from dualshield.attacks.space import project
+from dualshield.attacks.l2_ball import project
+from dualshield.attacks.objective import combined_direction, flip_margin, needed_flips
+from dualshield.attacks.result import AttackBudget, AttackResult
 from dualshield.attacks.victim import Target
+from dualshield.engines.gradients import accelerated
 from dualshield.errors import InputError
-from dualshield.hashes.contract import PerceptualHash
+from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images.canonical import CanonicalImage
-from dualshield.smoothing.accelerated import accelerated
 
 STEPS = 300
 STEP_SIZE = 1 / 255
@@ -34,7 +34,7 @@ NO_EOT = "a randomised matcher was attacked without averaging over its noise; tr
 def attack(
     victim: Target,
     query: CanonicalImage,
-    budget: Budget,
+    budget: AttackBudget,
     *,
     steps: int = STEPS,
     restarts: int = RESTARTS,
@@ -51,7 +51,7 @@ def attack(
 def attack_many(
     victims: Sequence[Target],
     queries: Sequence[CanonicalImage],
-    budget: Budget,
+    budget: AttackBudget,
     *,
     steps: int = STEPS,
     restarts: int = RESTARTS,
@@ -90,7 +90,7 @@ def attack_many(
             vanished[chosen.cpu()] |= ((look.gradient.flatten(1).abs().amax(1) == 0) & (look.loss > 0)).cpu()
         evaded = torch.stack([look.distance for look in looks]).amin(0) > 1
         stay = evaded if early_stop else torch.zeros_like(evaded)
-        gradient = together([look.gradient for look in looks], [look.loss for look in looks])
+        gradient = combined_direction([look.gradient for look in looks], [look.loss for look in looks])
         asked = here - STEP_SIZE * gradient.sign()
         reach[chosen] = torch.where(stay, reach[chosen], reach[chosen].maximum(asked.flatten(1).norm(dim=1)))
         moved = project(pixels[chosen], asked, budget.l2)

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from dualshield._common.journal import Journal
 from dualshield.attacks.budgets import BUDGETS, Outcomes, is_number, is_outcome
 from dualshield.attacks.defence import Defence
 from dualshield.attacks.methods import get_attack
-from dualshield.attacks.result import Budget
-from dualshield.attacks.victim import Against
+from dualshield.attacks.result import AttackBudget
 from dualshield.errors import ImageError, InputError, NothingToAttackError
 from dualshield.images import CanonicalImage, load_image
-from dualshield.journal import Journal
 from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.noise import GaussianSource
+from dualshield.smoothing.variants import Variant
 
 Key = tuple[str, str, str, float]  # variant, file, method, budget
 
@@ -34,7 +34,7 @@ class Plan:
     deployment: Deployment
     methods: tuple[str, ...] = ("pgd", "eot-pgd")
     budgets: tuple[float, ...] = BUDGETS
-    variants: tuple[Against, ...] = ("original", "smoothing", "ours")
+    variants: tuple[Variant, ...] = ("original", "smoothing", "both")
     search: bool = False
     strength: float = 1.0  # of hardening
     seed: int = 2026
@@ -47,7 +47,7 @@ class Plan:
         for method in self.methods:
             get_attack(method)
         for budget in self.budgets:
-            Budget(budget)
+            AttackBudget(budget)
         if not (self.methods and self.budgets and self.variants):
             raise InputError("red team: give at least one method, one budget and one variant")
         if "collision" in self.methods and self.search:
@@ -169,7 +169,7 @@ class _Laboratory:
     Every piece of work has noise of its own, so that a resumed run gives what an uninterrupted one would have given.
     """
 
-    def __init__(self, plan: Plan, variant: Against) -> None:
+    def __init__(self, plan: Plan, variant: Variant) -> None:
         self.plan = plan
         self.variant = variant
 
@@ -187,7 +187,7 @@ class _Laboratory:
         _, _, method, budget = key
         try:
             victim = self.defence.victim(published, self._noise(*key))
-            return get_attack(method)(victim, query, Budget(budget), seed=self.plan.seed).to_dict()
+            return get_attack(method)(victim, query, AttackBudget(budget), seed=self.plan.seed).to_dict()
         except NothingToAttackError:
             return {"unmatched": True}
 

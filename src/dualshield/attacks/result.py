@@ -14,7 +14,7 @@ MAX_BUDGET = 1000.0
 
 
 @dataclass(frozen=True)
-class Budget:
+class AttackBudget:
     """The largest l2 change of the canonical query, pixels in [0, 1]."""
 
     l2: float

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import numpy as np
 
+from dualshield._common.journal import Journal
 from dualshield.attacks.budgets import DECISIONS, is_number
 from dualshield.attacks.defence import Defence
 from dualshield.attacks.redteam import readable
-from dualshield.attacks.space import saved
-from dualshield.attacks.victim import Against
 from dualshield.errors import ImageError, NothingToAttackError
 from dualshield.images import CanonicalImage, load_image
+from dualshield.images.eight_bit import to_8bit
 from dualshield.images.quality import ssim
-from dualshield.journal import Journal
 from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.statistics import Decision
+from dualshield.smoothing.variants import Variant
 from dualshield.transforms import EXTRA_TRANSFORMS, PAPER_TRANSFORMS, Transform
 
 ALL_TRANSFORMS = (*PAPER_TRANSFORMS, *EXTRA_TRANSFORMS)
@@ -50,7 +50,7 @@ class _Outcome:
 def run(
     deployment: Deployment,
     files: Sequence[Path],
-    variants: Sequence[Against],
+    variants: Sequence[Variant],
     *,
     transforms: Sequence[Transform] = ALL_TRANSFORMS,
     strength: float = 1.0,
@@ -108,7 +108,7 @@ def _try(
     except NothingToAttackError:
         return outcome
     for transform in transforms:
-        changed = saved(transform(pixels, seed=seed))
+        changed = to_8bit(transform(pixels, seed=seed))
         outcome.decisions.append(victim.decide(changed).value)
         outcome.ssim.append(ssim(pixels.cpu(), changed.cpu()))
     return outcome

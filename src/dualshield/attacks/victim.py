@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Literal, Self
+from typing import Self
 
 import torch
 
-from dualshield.attacks.space import saved
+from dualshield.engines.gradients import accelerated
 from dualshield.errors import InputError, NothingToAttackError
-from dualshield.hashes.contract import PerceptualHash
 from dualshield.hashes.margins import signs
+from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images import CanonicalImage, ImageLike, as_image
-from dualshield.images.frontend import Expansion
-from dualshield.smoothing.accelerated import accelerated
-from dualshield.smoothing.clipped import clipped_margins
+from dualshield.images.eight_bit import to_8bit
 from dualshield.smoothing.matcher import SmoothedMatcher
+from dualshield.smoothing.member_reference import MemberReference
 from dualshield.smoothing.noise import GaussianSource, Origin
-from dualshield.smoothing.reference import MemberReference
 from dualshield.smoothing.statistics import Decision
-
-Against = Literal["original", "smoothing", "hardening", "ours"]
 
 # What a service that tells a score averages over. A network's draws cost a thousand times those of a light hash.
 SCORE_DRAWS = 32
@@ -110,7 +105,7 @@ class Target(ABC):
 
     def start(self, query: CanonicalImage, *, matching: bool = True) -> torch.Tensor:
         """Where an attack begins: the query as a file holds it, after checking that there is something to achieve."""
-        pixels = saved(query.pixels).to(self.members[0].hash.device)
+        pixels = to_8bit(query.pixels).to(self.members[0].hash.device)
         decision = self.decision(pixels)
         self.queries = 0
         if matching and decision != Decision.MATCH:
@@ -180,13 +175,7 @@ class Victim(Target):
         hash_ = accelerated(self.hash)
         if self.matcher is None:
             return hash_.margins(pixels[None])
-        kind = self.matcher.config.noise
-        if kind != "linear":
-            return clipped_margins(hash_, pixels, self.sigma, count, source, limit=kind == "clipped-limit")
-        core = hash_.front_end.core(pixels)
-        noise = source.normal((count, *core.shape)).to(core.device)
-        margins: torch.Tensor = hash_.network(self._expansion(core + self.sigma * noise))
-        return margins
+        return self.matcher.sampler.noise.margins(hash_, pixels, self.sigma, count, source)
 
     def noisy_distance(self, pixels: torch.Tensor, count: int, source: GaussianSource) -> float:
         """The mean distance over votes, on the forward engine and the attacker's noise."""
@@ -207,10 +196,6 @@ class Victim(Target):
             return self.signs
         return signs(codes).to(self.hash.device)
 
-    @cached_property
-    def _expansion(self) -> Expansion:
-        return self.hash.front_end.expansion().to(self.hash.device)
-
     def decision(self, pixels: torch.Tensor) -> Decision:
         """By the plain hash's matching rule, or by votes on the defender's noise, abstentions as they are deployed."""
         if self.matcher is None:
@@ -223,7 +208,7 @@ class Victim(Target):
         """The Hamming distance; under smoothing the mean over the votes' distances."""
         if self.matcher is None:
             return self.plain_distance(pixels)
-        draws = SCORE_DRAWS if self.hash.is_light else NETWORK_SCORE_DRAWS
+        draws = SCORE_DRAWS if self.hash.has_small_network else NETWORK_SCORE_DRAWS
         return self.noisy_distance(pixels, draws, self.noise.fork("score"))
 
     def plain_distance(self, pixels: torch.Tensor) -> float:

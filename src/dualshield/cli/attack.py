@@ -10,8 +10,7 @@ import click
 
 from dualshield.attacks.defence import Defence
 from dualshield.attacks.methods import METHODS, get_attack
-from dualshield.attacks.result import AttackResult, Budget
-from dualshield.attacks.victim import Against
+from dualshield.attacks.result import AttackBudget, AttackResult
 from dualshield.cli.options import (
     deployment_options,
     deployment_parameters,
@@ -26,6 +25,7 @@ from dualshield.hashes.registry import split_names
 from dualshield.images import load_image
 from dualshield.images.preview import preview_files
 from dualshield.smoothing.deploy import deploy
+from dualshield.smoothing.variants import Variant
 
 
 @click.command()
@@ -34,7 +34,7 @@ from dualshield.smoothing.deploy import deploy
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="Where the adversarial PNG (512x512) goes.")
 @click.option("--method", type=click.Choice(list(METHODS)), default="eot-pgd", show_default=True)
 @click.option("--budget", default=40.0, show_default=True, help="Largest l2 change, 512x512x3 pixels in [0,1].")
-@click.option("--against", type=click.Choice(get_args(Against)), default="original", show_default=True)
+@click.option("--against", type=click.Choice(get_args(Variant)), default="original", show_default=True)
 @click.option("--preview", type=click.Path(path_type=Path), help="Query, adversarial image and difference as one PNG.")
 @click.option("--overwrite", is_flag=True, help="Replace outputs that exist, never inputs.")
 @strength_option
@@ -46,11 +46,11 @@ from dualshield.smoothing.deploy import deploy
 def attack(reference: str, query: str | None, hash_name: str, as_json: bool, **options: Any) -> None:
     """Attack the match of QUERY (by default the published reference itself) with REFERENCE.
 
-    With --against ours the reference is hardened first, and without QUERY the attacker starts from the hardened
+    With --against both the reference is hardened first, and without QUERY the attacker starts from the hardened
     image, the only one that was published. For collisions QUERY is an unrelated image. With --hash A+B all hashes have
     to be evaded at once, and a collision with any of them is one.
     """
-    budget = Budget(options["budget"])
+    budget = AttackBudget(options["budget"])
     method = options["method"]
     if method == "collision" and query is None:
         raise InputError("a collision needs an unrelated QUERY")

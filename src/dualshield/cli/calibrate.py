@@ -10,13 +10,13 @@ from typing import Any
 import click
 from rich.table import Table
 
+from dualshield._common.rounding import up
+from dualshield.calibration.calibrate import calibrate as run
+from dualshield.calibration.measure import CalibrationPlan
 from dualshield.cli.options import engine_options, hash_option, json_option
 from dualshield.cli.output import console, progress
 from dualshield.errors import InputError
 from dualshield.images import list_images
-from dualshield.rounding import up
-from dualshield.smoothing.calibrate import calibrate as run
-from dualshield.smoothing.calibration import CalibrationPlan
 from dualshield.smoothing.deploy import as_hash
 from dualshield.smoothing.profile import Profile
 from dualshield.smoothing.profile_folder import place_for

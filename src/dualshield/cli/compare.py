@@ -12,7 +12,7 @@ from dualshield.cli.options import json_option
 from dualshield.cli.output import console
 from dualshield.evaluation.compare import Figure, Line
 from dualshield.evaluation.compare import compare as compare_runs
-from dualshield.evaluation.records import Run
+from dualshield.evaluation.run.records import Run
 
 
 @click.command()

@@ -9,10 +9,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from dualshield._common.outputs import Outputs
+from dualshield._common.rounding import down
 from dualshield.attacks.defence import Defence
 from dualshield.attacks.methods import get_attack
-from dualshield.attacks.result import Budget
-from dualshield.attacks.victim import Against
+from dualshield.attacks.result import AttackBudget
 from dualshield.cli.options import outputs_of
 from dualshield.cli.output import console, progress
 from dualshield.errors import InputError, MissingError
@@ -20,17 +21,16 @@ from dualshield.hardening.harden import Hardener
 from dualshield.images import CanonicalImage, load_image
 from dualshield.images.preview import preview_files
 from dualshield.images.samples import sample_photos
-from dualshield.outputs import Outputs
-from dualshield.rounding import down
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.result import MatchResult
+from dualshield.smoothing.variants import Variant
 from dualshield.transforms import Transform
 
 # Fewer draws for the network, so that the demo ends soon; its radii are capped a little lower for it.
 DEMO_HASHES = {"efflite": 1000, "pdq": 5000}
 ATTACK_BUDGET = 10.0
-ATTACKED: tuple[Against, ...] = ("original", "ours")
+ATTACKED: tuple[Variant, ...] = ("original", "both")
 VARIANTS = (Transform("jpeg", 60), Transform("brightness", 1.15), Transform("crop", 0.9))
 
 
@@ -61,7 +61,7 @@ def demo(folder: Path, overwrite: bool) -> None:
         _match(out, deployment, photos)
         # With the widest noise that the photo bears, which is where hardening shows in a certificate.
         _harden(out, deploy(name, n=draws, sigma="auto"), files[0], folder, outputs)
-        if deployment.members[0].hash.is_light:
+        if deployment.members[0].hash.has_small_network:
             _attack(out, deployment, files[0], folder, outputs)
     out.print(
         "A plain hash decides by one distance, which an attacker moves at will. The smoothed matcher decides by a\n"
@@ -88,7 +88,7 @@ def _hardening(folder: Path, name: str) -> Path:
     return folder / f"hardening-{name}.png"
 
 
-def _attacked(folder: Path, name: str, against: Against) -> Path:
+def _attacked(folder: Path, name: str, against: Variant) -> Path:
     return folder / f"attack-{name}-{against}.png"
 
 
@@ -145,7 +145,7 @@ def _attack(out: Console, deployment: Deployment, file: Path, folder: Path, outp
     for against in ATTACKED:
         defence = Defence(deployment, against)
         published = defence.publish(load_image(file))
-        result = get_attack("eot-pgd")(defence.victim(published), published, Budget(ATTACK_BUDGET))
+        result = get_attack("eot-pgd")(defence.victim(published), published, AttackBudget(ATTACK_BUDGET))
         verdicts.append((against, result))
         outputs.write(_attacked(folder, name, against), preview_files(published.to_png(), result.adversarial.to_png()))
     for against, result in verdicts:

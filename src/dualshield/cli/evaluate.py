@@ -14,10 +14,10 @@ import click
 from dualshield.cli.options import hashes_option, profile_option
 from dualshield.cli.output import progress
 from dualshield.evaluation.evaluate import evaluate as run
-from dualshield.evaluation.plan import VARIANTS
-from dualshield.evaluation.protocol import PROTOCOLS
-from dualshield.evaluation.records import PARTS
-from dualshield.evaluation.run import Progress
+from dualshield.evaluation.plan.plan import PARTS
+from dualshield.evaluation.plan.protocol import PROTOCOLS
+from dualshield.evaluation.run.run import Progress
+from dualshield.smoothing.variants import VARIANTS
 
 # Where no bar can be drawn, a line this often (seconds) says how far the run is.
 REPORT_EVERY = 60

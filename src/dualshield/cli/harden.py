@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from dualshield._common.rounding import down
 from dualshield.cli.options import (
     deployment_options,
     deployment_parameters,
@@ -24,7 +25,6 @@ from dualshield.hardening.batch import Destination, Outcome, expand, harden_file
 from dualshield.hardening.harden import Hardener
 from dualshield.hashes.registry import split_names
 from dualshield.images.publication import Publication
-from dualshield.rounding import down
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.noise import GaussianSource
 

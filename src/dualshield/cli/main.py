@@ -16,8 +16,8 @@ from typing import Any, TextIO
 
 import click
 
-import dualshield
-from dualshield.allocator import keep_freed_memory
+from dualshield._common.allocator import keep_freed_memory
+from dualshield._version import __version__
 from dualshield.errors import DualShieldError, ExitCode
 
 INTERRUPTED = 130
@@ -82,7 +82,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(dualshield.__version__, prog_name="dualshield")
+@click.version_option(__version__, prog_name="dualshield")
 @click.option("-v", "--verbose", is_flag=True, help="Log what the library does (stderr).")
 def cli(verbose: bool) -> None:
     """Perceptual-hash matching that is hard to evade, with certified l2 radii.

@@ -23,9 +23,9 @@ from dualshield.hashes import hash_names
 from dualshield.hashes.registry import split_names
 from dualshield.images import load_image
 from dualshield.smoothing.deploy import as_reference, deploy, is_bare_code, is_kept
-from dualshield.smoothing.kept import SUFFIX
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.reference import Reference
+from dualshield.smoothing.reference_file import SUFFIX
 from dualshield.smoothing.result import MatchResult
 from dualshield.smoothing.statistics import Decision
 

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import click
 
+from dualshield._common.outputs import Outputs
 from dualshield.errors import InputError
 from dualshield.hashes import DEFAULT_HASH
-from dualshield.outputs import Outputs
 
 # Where one hash is used for everything, it need not be named in every command.
 HASH_VARIABLE = "DUALSHIELD_HASH"

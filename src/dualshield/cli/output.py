@@ -8,8 +8,9 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from dualshield.rounding import down, up
+from dualshield._common.rounding import down, up
 from dualshield.smoothing.detection import MISSED
+from dualshield.smoothing.noise_kinds import noise_kind
 from dualshield.smoothing.result import MatchResult, MemberResult, psnr_of
 from dualshield.smoothing.statistics import Decision
 
@@ -125,7 +126,7 @@ def _certificate(result: MatchResult) -> list[str]:
 
 
 def _no_radius(result: MatchResult) -> str:
-    if any(member.noise == "clipped-limit" for member in result.members):
+    if not all(noise_kind(member.noise).certifies for member in result.members):
         return "this noise is a limit law, for experiments; its votes decide, and prove nothing"
     return "the majority is proven, but no radius around it"
 

@@ -16,7 +16,6 @@ from dualshield.attacks.methods import METHODS
 from dualshield.attacks.pgd import NO_EOT
 from dualshield.attacks.redteam import Plan, Rate, cost_of_evasion, run
 from dualshield.attacks.transformations import TransformRate
-from dualshield.attacks.victim import Against
 from dualshield.cli.options import (
     deployment_options,
     deployment_parameters,
@@ -26,9 +25,10 @@ from dualshield.cli.options import (
 )
 from dualshield.cli.output import console, progress
 from dualshield.errors import ImageError, InputError
-from dualshield.evaluation.plan import label
+from dualshield.evaluation.plan.plan import label
 from dualshield.images import list_images
 from dualshield.smoothing.deploy import deploy
+from dualshield.smoothing.variants import Variant
 
 
 @click.command()
@@ -39,7 +39,7 @@ from dualshield.smoothing.deploy import deploy
     "--against",
     "variants",
     multiple=True,
-    type=click.Choice(get_args(Against)),
+    type=click.Choice(get_args(Variant)),
     help="Repeat it.  [default: all but hardening]",
 )
 @click.option("--limit", type=int, help="Only the first images of each folder.")

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from dualshield.cli.output import progress
-from dualshield.evaluation.merge import merge
-from dualshield.evaluation.records import Run
+from dualshield.evaluation.run.merge import merge
+from dualshield.evaluation.run.records import Run
 
 
 @click.command()
@@ -19,7 +19,7 @@ def report(runs: tuple[Path, ...], out: Path | None) -> None:
 
     Several runs of the same options on different images (evaluate --skip, or other folders) are reported as one.
     """
-    from dualshield.evaluation.report import report as write  # matplotlib is slow to import
+    from dualshield.evaluation.report.report import report as write  # matplotlib is slow to import
 
     if out is None and len(runs) > 1:
         raise click.UsageError("a report of several runs belongs to none of them: say where it goes with --out")

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
+from dualshield._common.rounding import down
 from dualshield.cli.options import json_option
 from dualshield.cli.output import progress
-from dualshield.rounding import down
 from dualshield.verification import Verification
 from dualshield.verification import verify as verify_image
 from dualshield.verification.verify import TOLERANCE

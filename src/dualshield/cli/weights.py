@@ -8,11 +8,13 @@ from typing import Any
 
 import click
 
+from dualshield._common.folders import weights_folder
 from dualshield.cli.options import json_option
 from dualshield.cli.output import progress
 from dualshield.cli.weights_fit import fit
 from dualshield.errors import ExitCode
-from dualshield.hashes.weights import StoredWeights, WeightState, fetch, folder, import_file, states, verify
+from dualshield.hashes.import_weights import fetch_weights, import_weights
+from dualshield.weights import StoredWeights, WeightState, states, verify
 
 
 @click.group()
@@ -51,7 +53,7 @@ def list_(as_json: bool) -> None:
 @weights.command()
 def path() -> None:
     """Print the folder of the weights."""
-    click.echo(click.format_filename(folder()))
+    click.echo(click.format_filename(weights_folder()))
 
 
 @weights.command("import")
@@ -60,7 +62,7 @@ def path() -> None:
 @json_option
 def import_(name: str, file: Path, as_json: bool) -> None:
     """Check that FILE is the weights NAME (see 'weights list') and keep a copy of it."""
-    _tell(import_file(name, file), as_json)
+    _tell(import_weights(name, file), as_json)
 
 
 @weights.command("fetch")
@@ -70,7 +72,7 @@ def fetch_(name: str, as_json: bool) -> None:
     """Download the weights NAME from their authors and import them."""
     with progress() as bar:
         task = bar.add_task(name, total=None)
-        stored = fetch(name, lambda done, total: bar.update(task, completed=done, total=total))
+        stored = fetch_weights(name, lambda done, total: bar.update(task, completed=done, total=total))
     _tell(stored, as_json)
 
 
@@ -85,7 +87,7 @@ def verify_(as_json: bool) -> int:
         for state in found:
             click.echo(f"{state.weight.name}: {state.problem or 'as it was imported'}")
         if not found:
-            click.echo(f"no weights in {click.format_filename(folder())}")
+            click.echo(f"no weights in {click.format_filename(weights_folder())}")
     return ExitCode.MISSING if any(state.problem for state in found) else ExitCode.DONE
 
 

@@ -10,7 +10,7 @@ import torch
 
 from dualshield.cli.output import progress
 from dualshield.errors import ImageError
-from dualshield.hashes import simdino_fit
+from dualshield.hashes.zoo import simdino_fit
 from dualshield.images import list_images, load_image
 
 

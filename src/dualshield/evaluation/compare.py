@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from dualshield.evaluation.intervals import bootstrap_difference, bootstrap_mean, fisher, mcnemar, wilson
-from dualshield.evaluation.records import Record, Run
+from dualshield.evaluation.run.records import Record, Run
 from dualshield.transforms.paper import MILDEST
 
 LEVEL = 0.05

@@ -6,17 +6,16 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from dualshield.attacks.victim import Against
-from dualshield.checks import PATH, require
+from dualshield._common.checks import PATH, require
 from dualshield.errors import InputError
-from dualshield.evaluation.plan import VARIANTS, Plan
-from dualshield.evaluation.protocol import PROTOCOLS, ProtocolName
-from dualshield.evaluation.records import PARTS
-from dualshield.evaluation.run import Progress, Summary, run_plan
-from dualshield.evaluation.workers import default_jobs
+from dualshield.evaluation.plan.plan import PARTS, Plan
+from dualshield.evaluation.plan.protocol import PROTOCOLS, ProtocolName
+from dualshield.evaluation.run.run import Progress, Summary, run_plan
+from dualshield.evaluation.run.workers import default_jobs
 from dualshield.hashes import DEFAULT_HASH
 from dualshield.smoothing.deploy import HashLike, ProfileLike
 from dualshield.smoothing.deployment import Deployment
+from dualshield.smoothing.variants import VARIANTS, Variant
 
 Folder = str | os.PathLike[str]
 
@@ -26,7 +25,7 @@ def evaluate(
     out: Folder,
     *,
     hash: HashLike | Deployment | Sequence[HashLike | Deployment] = DEFAULT_HASH,
-    variants: Sequence[Against] = VARIANTS,
+    variants: Sequence[Variant] = VARIANTS,
     parts: Sequence[str] = PARTS,
     protocol: ProtocolName = "default",
     profile: ProfileLike | None = None,

@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dualshield._common.files import write_atomically
+from dualshield._common.journal import Journal
+from dualshield._common.outputs import Outputs, check_output
 from dualshield.errors import InputError
-from dualshield.files import write_atomically
 from dualshield.hardening.harden import Hardener, HardeningReport, Progress, Radii
 from dualshield.images.decode import list_images
 from dualshield.images.preview import preview_files
 from dualshield.images.publication import Format, Publication, published_suffix
-from dualshield.journal import Journal
-from dualshield.outputs import Outputs, check_output
-from dualshield.smoothing.kept import SUFFIX
 from dualshield.smoothing.noise import GaussianSource
+from dualshield.smoothing.reference_file import SUFFIX
 
 JOURNAL = ".dualshield-harden.journal"
 BACKUP_SUFFIX = ".original"

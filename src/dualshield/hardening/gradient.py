@@ -19,10 +19,11 @@ import torch.nn.functional as F
 from dualshield.hardening.carrier import Carrier, StraightThrough
 from dualshield.hardening.objective import soft_bits, soft_distance, too_far, too_near
 from dualshield.hardening.positives import random_variant
-from dualshield.hardening.visibility import Budget, noticeable
-from dualshield.hashes.contract import PerceptualHash
+from dualshield.hardening.visibility import VisibilityBudget, noticeable
 from dualshield.hashes.margins import signs
-from dualshield.images.frontend import CANONICAL_SIZE, Expansion
+from dualshield.hashes.perceptual_hash import PerceptualHash
+from dualshield.images.canonical import CANONICAL_SIZE
+from dualshield.images.frontend import Expansion
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.noise import GaussianSource
 
@@ -51,7 +52,7 @@ class Goal:
 
     @staticmethod
     def of(matcher: SmoothedMatcher, pixels: torch.Tensor, negatives: Sequence[torch.Tensor]) -> Goal:
-        """From the reference as the matcher would enrol it unhardened."""
+        """From the reference as the matcher would enroll it unhardened."""
         reference = matcher.enroll(pixels)
         hash_ = matcher.hash
         codes = [signs(hash_.code(negative)) for negative in negatives]
@@ -81,7 +82,7 @@ class _Adversaries:
 def perturb(
     pixels: torch.Tensor,
     goals: Sequence[Goal],
-    budget: Budget,
+    budget: VisibilityBudget,
     *,
     steps: int = STEPS,
     opacity: torch.Tensor | None = None,
@@ -140,7 +141,7 @@ def _positives(
     return soft_distance(bits, goal.code), penalty
 
 
-def _delta(field: torch.Tensor, threshold: torch.Tensor, budget: Budget) -> torch.Tensor:
+def _delta(field: torch.Tensor, threshold: torch.Tensor, budget: VisibilityBudget) -> torch.Tensor:
     size = (CANONICAL_SIZE, CANONICAL_SIZE)
     smooth = F.interpolate(field[None], size=size, mode="bicubic")[0]
     return smooth.clamp(-budget.peak, budget.peak) * threshold
@@ -148,7 +149,7 @@ def _delta(field: torch.Tensor, threshold: torch.Tensor, budget: Budget) -> torc
 
 @torch.no_grad()
 def _confine(
-    field: torch.Tensor, threshold: torch.Tensor, budget: Budget, norm: float, original: torch.Tensor | None
+    field: torch.Tensor, threshold: torch.Tensor, budget: VisibilityBudget, norm: float, original: torch.Tensor | None
 ) -> float:
     """Project onto the norm of the budget; with the original given, shrink that norm until the SSIM is kept."""
     # Every pixel of the field stands for as many of the image; three colours share one threshold.

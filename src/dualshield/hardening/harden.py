@@ -13,19 +13,19 @@ from typing import Any, Literal, get_args
 
 import torch
 
-from dualshield.checks import NUMBER, require
+from dualshield._common.checks import NUMBER, require
+from dualshield._common.rounding import down
 from dualshield.errors import InputError
 from dualshield.hardening import gradient, linear, paper
 from dualshield.hardening.carrier import Carrier
 from dualshield.hardening.gradient import Goal
 from dualshield.hardening.negatives import negatives
-from dualshield.hardening.visibility import Budget
+from dualshield.hardening.visibility import VisibilityBudget
 from dualshield.hashes import DEFAULT_HASH
 from dualshield.images.accept import ImageLike
 from dualshield.images.canonical import CanonicalImage, load_image
 from dualshield.images.publication import Format, Publication
 from dualshield.images.quality import compare
-from dualshield.rounding import down
 from dualshield.smoothing.deploy import HashLike, as_deployment
 from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.noise import GaussianSource
@@ -141,7 +141,7 @@ class Hardener:
                 )
         self.deployment = deployment
         self.preset = preset
-        self.budget = Budget(strength)
+        self.budget = VisibilityBudget(strength)
         self.steps = steps
         device = deployment.device
         self.negatives = [] if self.strategy == "linear" else [p.to(device) for p in negatives(negatives_folder)]

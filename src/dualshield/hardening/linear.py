@@ -26,8 +26,8 @@ from scipy.linalg import solve_triangular
 from scipy.special import ndtr
 
 from dualshield.hardening.carrier import Carrier
-from dualshield.hardening.visibility import Budget, noticeable
-from dualshield.hashes.contract import PerceptualHash
+from dualshield.hardening.visibility import VisibilityBudget, noticeable
+from dualshield.hashes.perceptual_hash import PerceptualHash
 
 Floats = npt.NDArray[np.float64]
 
@@ -47,7 +47,7 @@ PEAK_TOLERANCE = 1.1  # what is left above the peak is cut off
 def perturb(
     pixels: torch.Tensor,
     hash_: PerceptualHash,
-    budget: Budget,
+    budget: VisibilityBudget,
     threshold: torch.Tensor,
     sigmas: Sequence[float] = SIGMAS,
 ) -> tuple[torch.Tensor, float]:
@@ -178,7 +178,7 @@ class _Problem:
 def perturb_through(
     pixels: torch.Tensor,
     hash_: PerceptualHash,
-    budget: Budget,
+    budget: VisibilityBudget,
     *,
     opacity: torch.Tensor | None = None,
     carrier: Carrier | None = None,

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 import torch
 
+from dualshield.engines.gradients import accelerated
 from dualshield.hardening.objective import soft_bits, soft_distance, too_far, too_near
-from dualshield.hashes.contract import PerceptualHash
-from dualshield.smoothing.accelerated import accelerated
-from dualshield.smoothing.clipped import clipped_margins
+from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.smoothing.noise import GaussianSource
+from dualshield.smoothing.noise_kinds import CLIPPED, CLIPPED_LIMIT, NoiseKind
 
 STEPS = 200
 STEP_SIZE = 1 / 255
@@ -51,11 +51,14 @@ def perturb(
 ) -> tuple[torch.Tensor, int]:
     """The perturbation of canonical pixels, and the steps it took; ``strength`` scales the l_inf ball.
 
-    ``limit`` takes the noise of linear hashes from its normal law (`smoothing.clipped`), for experiments.
+    ``limit`` takes the noise of linear hashes from its normal law (`smoothing.clipped_noise`), for experiments.
     """
     rng = random.Random(int(source.integers(1, 2**62)))
     ball = LINF * strength
-    noisy = [_NoisyBits(accelerated(hash_), limit and hash_.is_linear, source) for hash_ in hashes]
+    noisy = [
+        _NoisyBits(accelerated(hash_), CLIPPED_LIMIT if limit and hash_.is_linear else CLIPPED, source)
+        for hash_ in hashes
+    ]
     unrelated = [_Negatives(bits, negatives, rng) for bits in noisy]
     delta = torch.zeros_like(pixels)
     for step in range(steps):
@@ -74,11 +77,11 @@ class _NoisyBits:
     """Soft bits of images under the paper's noise: on their pixels, then clipped."""
 
     hash: PerceptualHash
-    limit: bool
+    noise: NoiseKind
     source: GaussianSource
 
     def __call__(self, pixels: torch.Tensor, count: int) -> torch.Tensor:
-        return soft_bits(clipped_margins(self.hash, pixels, SIGMA, count, self.source, limit=self.limit))
+        return soft_bits(self.noise.margins(self.hash, pixels, SIGMA, count, self.source))
 
 
 class _Negatives:
@@ -106,7 +109,7 @@ def _gradient(
     """Of the positive and negative hinges, with respect to the reference."""
     attack, max_distance = _inner_attack(bits, reference, ball, inner_step), bits.hash.max_distance
     total = torch.zeros_like(reference)
-    chunk = POSITIVE_DRAWS if bits.limit else CHUNK
+    chunk = POSITIVE_DRAWS if bits.noise is CLIPPED_LIMIT else CHUNK
     for first in range(0, POSITIVE_DRAWS, chunk):
         variable = reference.clone().requires_grad_()
         ours = bits(variable, chunk)

@@ -44,7 +44,7 @@ def noticeable(pixels: torch.Tensor, opacity: torch.Tensor | None = None) -> tor
 
 
 @dataclass(frozen=True)
-class Budget:
+class VisibilityBudget:
     """How much may be changed: 1 is imperceptible on ordinary photos at 100 % zoom."""
 
     strength: float = 1.0

@@ -1,8 +1,8 @@
 """Hashes: the contract, the registry, one file per hash."""
 
+from dualshield.hashes.available import HashState, list_hashes
 from dualshield.hashes.codes import bit_error_rate, from_hex, to_hex
-from dualshield.hashes.contract import PerceptualHash
-from dualshield.hashes.listing import HashState, list_hashes
+from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.hashes.registry import DEFAULT_HASH, get_hash, hash_names
 
 __all__ = [

@@ -12,24 +12,24 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from dualshield.errors import DualShieldError, InputError
-from dualshield.hashes.contract import PerceptualHash
+from dualshield.hashes.perceptual_hash import PerceptualHash
 
 ENTRY_POINT_GROUP = "dualshield.hashes"
 # The module, whose function load makes the hash, or module:function.
 BUILT_IN = {
-    "pdq": "dualshield.hashes.pdq",
-    "neuralhash": "dualshield.hashes.neuralhash",
-    "efflite": "dualshield.hashes.efflite",
-    "dinohash": "dualshield.hashes.dinohash",
-    "dinohash-512": "dualshield.hashes.dinohash:load_512",
-    "hybridhash": "dualshield.hashes.hybridhash",
-    "sscd": "dualshield.hashes.sscd",
-    "sscd-large": "dualshield.hashes.sscd:load_large",
-    "simdino": "dualshield.hashes.simdino",
-    "simdino-v2": "dualshield.hashes.simdino:load_v2",
-    "vit2hash": "dualshield.hashes.vit2hash",
-    "c-pdna": "dualshield.hashes.c_pdna",
-    "c-pdq": "dualshield.hashes.c_pdq",
+    "pdq": "dualshield.hashes.zoo.pdq",
+    "neuralhash": "dualshield.hashes.zoo.neuralhash",
+    "efflite": "dualshield.hashes.zoo.efflite",
+    "dinohash": "dualshield.hashes.zoo.dinohash",
+    "dinohash-512": "dualshield.hashes.zoo.dinohash:load_512",
+    "hybridhash": "dualshield.hashes.zoo.hybridhash",
+    "sscd": "dualshield.hashes.zoo.sscd",
+    "sscd-large": "dualshield.hashes.zoo.sscd:load_large",
+    "simdino": "dualshield.hashes.zoo.simdino",
+    "simdino-v2": "dualshield.hashes.zoo.simdino:load_v2",
+    "vit2hash": "dualshield.hashes.zoo.vit2hash",
+    "c-pdna": "dualshield.hashes.zoo.c_pdna",
+    "c-pdq": "dualshield.hashes.zoo.c_pdq",
 }
 DEFAULT_HASH = "efflite"
 CARD_SUFFIXES = (".yaml", ".yml")
@@ -44,7 +44,7 @@ def hash_names() -> list[str]:
 def get_hash(spec: str) -> PerceptualHash:
     """The hash called ``spec``, or the one a YAML card at that path describes."""
     if spec.lower().endswith(CARD_SUFFIXES):
-        from dualshield.hashes.card import load_card
+        from dualshield.hashes.external.card import load_card
 
         return load_card(Path(spec))
     return _loader(spec)()

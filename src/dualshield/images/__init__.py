@@ -1,9 +1,9 @@
 """Images: decoding, the canonical 512 x 512 space, linear front ends."""
 
 from dualshield.images.accept import ImageLike, as_image
-from dualshield.images.canonical import RADIUS_SPACE, CanonicalImage, canonicalise, load_image
+from dualshield.images.canonical import CANONICAL_SIZE, RADIUS_SPACE, CanonicalImage, canonicalise, load_image
 from dualshield.images.decode import DecodedImage, decode, list_images
-from dualshield.images.frontend import CANONICAL_SIZE, FrontEnd
+from dualshield.images.frontend import FrontEnd
 
 __all__ = [
     "CANONICAL_SIZE",

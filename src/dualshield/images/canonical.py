@@ -13,8 +13,8 @@ from PIL import Image
 
 from dualshield.images import axes
 from dualshield.images.decode import DecodedImage, decode, image_error
-from dualshield.images.frontend import CANONICAL_SIZE
 
+CANONICAL_SIZE = 512
 RADIUS_SPACE = "canonical-512"
 _SHAPE = (3, CANONICAL_SIZE, CANONICAL_SIZE)
 

@@ -23,7 +23,7 @@ from PIL import Image, ImageFile
 
 from dualshield.errors import ImageError, InputError
 from dualshield.images.accept import ImageLike, as_file
-from dualshield.images.canonical import CanonicalImage, canonicalise
+from dualshield.images.canonical import CANONICAL_SIZE, CanonicalImage, canonicalise
 from dualshield.images.decode import (
     FORMATS,
     MAX_PIXELS,
@@ -35,7 +35,6 @@ from dualshield.images.decode import (
     reason,
 )
 from dualshield.images.encode import Source, inverse, is_lossless, write
-from dualshield.images.frontend import CANONICAL_SIZE
 
 Format = Literal["keep", "png", "jpeg"]
 MIN_SIDE = 64

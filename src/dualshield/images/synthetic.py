@@ -7,8 +7,7 @@ from functools import cache
 import numpy as np
 import torch
 
-from dualshield.images.canonical import CanonicalImage
-from dualshield.images.frontend import CANONICAL_SIZE
+from dualshield.images.canonical import CANONICAL_SIZE, CanonicalImage
 
 
 def blank_images() -> list[CanonicalImage]:

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from dualshield.checks import require
+from dualshield._common.checks import require
 from dualshield.errors import InputError
-from dualshield.smoothing.reference import ReferenceMode
-from dualshield.smoothing.sampler import NoiseKind
+from dualshield.smoothing.member_reference import ReferenceMode
+from dualshield.smoothing.noise_kinds import NoiseKind, NoiseName, noise_kind
 from dualshield.smoothing.statistics import radius_ceiling
 
 Auto = Literal["auto"]
@@ -26,14 +26,14 @@ MIN_ALPHA = 1e-30
 class MatcherConfig:
     """Everything that defines the smoothed matcher, apart from the hash.
 
-    ``sigma`` may be "auto": each reference then gets, at enrolment and from draws of its own, the sigma of
+    ``sigma`` may be "auto": each reference then gets, at enrollment and from draws of its own, the sigma of
     ``sigma_grid`` with the largest expected radius. That is how a faint image is kept from drowning in the noise that
     a textured one bears.
     """
 
     sigma: float | Auto
     reference_mode: ReferenceMode = "code"
-    noise: NoiseKind = "linear"
+    noise: NoiseName = "linear"
     lowpass: int | None = None
     threshold: float | None = None  # None: the hash's own
     n0: int = 100
@@ -64,22 +64,25 @@ class MatcherConfig:
             raise InputError(f"low-pass {self.lowpass!r} is neither a whole number nor None")
         if self.target_radius is not None and not (_is_number(self.target_radius) and self.target_radius >= 0):
             raise InputError(f"target radius {self.target_radius} is not a number of at least 0")
-        for name, choice, known in (
-            ("reference mode", self.reference_mode, get_args(ReferenceMode)),
-            ("noise", self.noise, get_args(NoiseKind)),
-        ):
-            if choice not in known:
-                raise InputError(f"unknown {name} {choice!r}: use one of {', '.join(known)}")
+        noise_kind(self.noise)
+        if self.reference_mode not in get_args(ReferenceMode):
+            known = ", ".join(get_args(ReferenceMode))
+            raise InputError(f"unknown reference mode {self.reference_mode!r}: use one of {known}")
 
     @property
     def sigmas(self) -> tuple[float, ...]:
-        """All that a reference may get at enrolment."""
+        """All that a reference may get at enrollment."""
         return self.sigma_grid if self.sigma == "auto" else (self.sigma,)
+
+    @property
+    def noise_kind(self) -> NoiseKind:
+        """The noise itself, by its name."""
+        return noise_kind(self.noise)
 
     @property
     def certifies(self) -> bool:
         """Whether votes under this noise prove anything: those of a limit law are estimates."""
-        return self.noise != "clipped-limit"
+        return self.noise_kind.certifies
 
     @property
     def radius_ceiling(self) -> float:

@@ -9,21 +9,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from dualshield.checks import NUMBER, PATH, require
+from dualshield._common.checks import NUMBER, PATH, require
 from dualshield.errors import InputError
 from dualshield.hashes import DEFAULT_HASH, PerceptualHash, get_hash
 from dualshield.hashes.registry import split_names
 from dualshield.images import ImageLike, as_image
 from dualshield.smoothing.config import PAPER, PAPER_LIMIT, Auto, MatcherConfig
 from dualshield.smoothing.deployment import Deployment, Recipe
-from dualshield.smoothing.kept import SUFFIX
 from dualshield.smoothing.member import Member
+from dualshield.smoothing.member_reference import ReferenceMode
 from dualshield.smoothing.noise import GaussianSource
+from dualshield.smoothing.noise_kinds import NoiseName
 from dualshield.smoothing.profile import Profile, check_lowpass, find_profile
 from dualshield.smoothing.profile_folder import is_card
-from dualshield.smoothing.reference import Reference, ReferenceMode
+from dualshield.smoothing.reference import Reference
+from dualshield.smoothing.reference_file import SUFFIX
 from dualshield.smoothing.result import MatchResult
-from dualshield.smoothing.sampler import NoiseKind
 from dualshield.smoothing.statistics import Decision
 
 HashLike = str | os.PathLike[str] | PerceptualHash
@@ -62,7 +63,7 @@ def deploy(
     sigma: float | Auto | None = None,
     lowpass: int | Keep | None = KEEP,
     threshold: float | None = None,
-    noise: NoiseKind | None = None,
+    noise: NoiseName | None = None,
     reference_mode: ReferenceMode | None = None,
     bank_size: int | None = None,
     n0: int | None = None,

@@ -1,6 +1,6 @@
 """What is deployed: one hash or several, with all parameters, as one object that lasts.
 
-A deployment enrols references and decides about queries. One with several hashes decides by all of them (`joint`).
+A deployment enrolls references and decides about queries. One with several hashes decides by all of them (`joint`).
 """
 
 from __future__ import annotations
@@ -14,16 +14,19 @@ from typing import Any
 
 import torch
 
-from dualshield.digest import digest_of
+from dualshield._common.digest import digest_of
+from dualshield.engines.choose import check_device, check_engine, make_engine
+from dualshield.engines.engine import Engine
+from dualshield.engines.fixed_function import require_fixed_function
+from dualshield.engines.pool import EnginePool
 from dualshield.errors import InputError, UnusableReferenceError
 from dualshield.hashes.codes import from_hex
-from dualshield.hashes.contract import PerceptualHash
+from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images import RADIUS_SPACE, ImageLike, as_image
 from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.detection import MISSED
-from dualshield.smoothing.engines import Engine, EnginePool, check_device, check_engine, make_engine, require_function
-from dualshield.smoothing.joint import joint
-from dualshield.smoothing.matcher import SmoothedMatcher, what_engines_read
+from dualshield.smoothing.joint_decision import joint
+from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.member import Member
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.reference import Reference
@@ -196,17 +199,17 @@ class Deployment:
 
     def _running(self, member: Member) -> Engine:
         hash_ = member.hash.to(self.device).with_lowpass(member.config.lowpass)
-        reads = what_engines_read(hash_, member.config)
-        clipped = member.config.noise == "clipped"
+        kind = member.config.noise_kind
+        reads = kind.engine_reads(hash_.front_end)
         # The network is part of the key, and so stays alive: another one cannot get its id.
-        which = (digest_of(hash_.identity), hash_.network, reads, clipped)
+        which = (digest_of(hash_.identity), hash_.network, reads, kind.in_pixel_range)
         key = (*which, self.engine, self.device, self.batch_size)
 
         def start(engine: str) -> Engine:
             if member.warning:
                 logger.warning("%s", member.warning)
             started = make_engine(hash_, engine, self.device, self.batch_size, reads=reads)
-            require_function(started, hash_, clipped=clipped)
+            require_fixed_function(started, hash_, in_pixel_range=kind.in_pixel_range)
             return started
 
         return self._engines.get(key, self.engine, start)
@@ -276,14 +279,14 @@ class Deployment:
         theirs = "+".join(str(member.terms["hash"]["name"]) for member in reference.members)
         if theirs != self.name:
             raise UnusableReferenceError(
-                f"reference {reference.name} was enrolled for hash {theirs}, not for {self.name}: enrol it again"
+                f"reference {reference.name} was enrolled for hash {theirs}, not for {self.name}: enroll it again"
             )
         for matcher, kept in zip(self.matchers, reference.members, strict=True):
             difference = kept.difference(matcher.terms, matcher.code_like)
             if difference:
                 raise UnusableReferenceError(
                     f"reference {reference.name} was enrolled for {theirs} with another configuration ({difference}): "
-                    "enrol it again, or deploy the configuration it has"
+                    "enroll it again, or deploy the configuration it has"
                 )
 
 

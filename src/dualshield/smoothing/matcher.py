@@ -17,17 +17,16 @@ from typing import Any
 
 import torch
 
+from dualshield.engines.engine import Engine
 from dualshield.errors import InputError
 from dualshield.hashes.codes import bit_error_rate
-from dualshield.hashes.contract import PerceptualHash
-from dualshield.images.frontend import CANONICAL_SIZE
-from dualshield.smoothing.clipped import gaussian_limit
+from dualshield.hashes.perceptual_hash import PerceptualHash
+from dualshield.images.canonical import CANONICAL_SIZE
 from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.detection import MISSED, detected_radius, least_for_fixed, least_for_sequential
-from dualshield.smoothing.engines import Engine, Reads
-from dualshield.smoothing.enrolment import choose_sigma, enrolment_draws, enrolment_source, enrolment_terms
+from dualshield.smoothing.enrollment import choose_sigma, enrollment_draws, enrollment_source, enrollment_terms
+from dualshield.smoothing.member_reference import DrawnCodes, MemberReference, majority
 from dualshield.smoothing.noise import GaussianSource
-from dualshield.smoothing.reference import DrawnCodes, MemberReference, majority
 from dualshield.smoothing.result import MemberResult
 from dualshield.smoothing.sampler import Sampler
 from dualshield.smoothing.sequential import TargetRadiusTest, largest_reachable, looks
@@ -35,11 +34,6 @@ from dualshield.smoothing.statistics import Certificate, Decision, fixed_certifi
 
 # Draws at once where they may end at any time; large batches of cheap draws would overshoot.
 SEQUENTIAL_BATCH = 32
-
-
-def what_engines_read(hash_: PerceptualHash, config: MatcherConfig) -> Reads:
-    """Clipped noise lies on the pixels, so there a core saves nothing, and mapping to it and back is dear."""
-    return "features" if config.noise == "clipped" and hash_.front_end.is_banded else "core"
 
 
 class SmoothedMatcher:
@@ -63,10 +57,8 @@ class SmoothedMatcher:
         self.plain_hash = hash_
         self.hash = hash_.with_lowpass(config.lowpass)
         self.config = config
-        if not config.certifies:
-            gaussian_limit(self.hash)  # refuses what is not linear
         self.engine = engine
-        self.sampler = Sampler(self.hash, engine, config.noise, device)
+        self.sampler = Sampler(self.hash, engine, config.noise_kind, device)
         self.missed, self.abstain_as = missed, abstain_as
         self._check_target()
 
@@ -75,17 +67,17 @@ class SmoothedMatcher:
     @cached_property
     def terms(self) -> dict[str, Any]:
         """What a reference must have been enrolled under to be matched here."""
-        return enrolment_terms(self.plain_hash, self.config)
+        return enrollment_terms(self.plain_hash, self.config)
 
     def enroll(self, pixels: torch.Tensor) -> MemberReference:
         """Prepare a reference image; its sigma and codes are fixed here, before any query is seen."""
         config = self.config
         pixels = pixels.detach().cpu().float().clone()  # what the caller does with the image later changes nothing
-        source = enrolment_source(self.terms, pixels)
+        source = enrollment_source(self.terms, pixels)
         plain = self.plain_hash.code(pixels)
         if config.reference_mode == "paired" and len(config.sigmas) == 1:
             return MemberReference(self.terms, float(config.sigmas[0]), plain, plain, pixels=pixels)
-        size = enrolment_draws(self.plain_hash, config)
+        size = enrollment_draws(self.plain_hash, config)
         sigma, bank = choose_sigma(self.sampler, pixels, config.sigmas, size, config.reference_mode, source)
         if config.reference_mode == "paired":
             return MemberReference(self.terms, float(sigma), plain, plain, pixels=pixels)

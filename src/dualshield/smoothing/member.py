@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dualshield.errors import InputError
-from dualshield.hashes.contract import PerceptualHash
+from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.profile import Profile
 

@@ -140,7 +140,7 @@ class GaussianSource:
         """Independent standard normals, float32 (tails end at 6.7 standard deviations)."""
         return torch.from_numpy(self._normal(math.prod(shape)).reshape(shape))
 
-    def around(self, mean: torch.Tensor, sigma: float, count: int) -> torch.Tensor:
+    def noisy_copies(self, mean: torch.Tensor, sigma: float, count: int) -> torch.Tensor:
         """``count`` copies of ``mean``, each under Gaussian noise of its own."""
         centre = np.ascontiguousarray(mean.cpu().numpy()).reshape(-1)
         if centre.size % (2 * PAIRS):

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from dualshield._common.files import read_limited, write_atomically
 from dualshield.errors import InputError
-from dualshield.files import read_limited, write_atomically
-from dualshield.hashes.contract import PerceptualHash
-from dualshield.images.frontend import CANONICAL_SIZE
+from dualshield.hashes.perceptual_hash import PerceptualHash
+from dualshield.images.canonical import CANONICAL_SIZE
 from dualshield.smoothing.config import MAX_SIGMA, MatcherConfig
 from dualshield.smoothing.profile_folder import is_there, profile_file, shipped_file
 
@@ -88,7 +88,7 @@ class Profile:
     """The outcome of a calibration; JSON on disk.
 
     What it deploys is a point of its grid, where it was measured: a profile that says anything else is refused.
-    ``sigma`` is the largest that a reference may get at enrolment; ``threshold`` is that of a vote, which calibration
+    ``sigma`` is the largest that a reference may get at enrollment; ``threshold`` is that of a vote, which calibration
     lowers below the plain hash's where noise and low-pass would otherwise cost collisions.
     """
 

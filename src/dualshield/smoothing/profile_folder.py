@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from dualshield._common.folders import PROFILES, profiles_folder
 from dualshield.errors import InputError
 from dualshield.hashes.registry import CARD_SUFFIXES
 
 PROFILE_SUFFIX = ".profile.json"
-VARIABLE = "DUALSHIELD_PROFILES"
 LONGEST_NAME = 200
-
-
-def folder() -> Path | None:
-    """Of this user: ``$DUALSHIELD_PROFILES``, or in the user's data folder; None for a user without a home."""
-    given = os.environ.get(VARIABLE)
-    if given:
-        return Path(given)
-    try:
-        if sys.platform == "win32":
-            data = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-        elif sys.platform == "darwin":
-            data = Path.home() / "Library" / "Application Support"
-        else:
-            data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    except RuntimeError:
-        return None
-    return Path(data) / "dualshield" / "profiles"
 
 
 def is_card(spec: str) -> bool:
@@ -45,7 +26,7 @@ def profile_file(spec: str) -> Path | None:
     """
     if is_card(spec):
         return Path(spec).with_suffix(PROFILE_SUFFIX)
-    home = folder()
+    home = profiles_folder()
     return home / f"{spec}{PROFILE_SUFFIX}" if home is not None and _names_a_file(spec) else None
 
 
@@ -67,7 +48,7 @@ def place_for(spec: str) -> Path:
             file.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(
-                f"cannot make the folder of profiles {file.parent}: {error.strerror}; set {VARIABLE} to another one"
+                f"cannot make the folder of profiles {file.parent}: {error.strerror}; set {PROFILES} to another one"
             ) from error
     return file
 

@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from dualshield.errors import InputError
-from dualshield.hashes.c_pdna import Block, CPdnaNet, Thermometer, rounded
-from dualshield.hashes.c_pdq import MIDDLE, CPdqNet
+from dualshield.hashes.zoo.c_pdna import Block, CPdnaNet, Thermometer, rounded
+from dualshield.hashes.zoo.c_pdq import MIDDLE, CPdqNet
 from dualshield.verification.patch import Patch
 
 Shape = tuple[int, int, int]

@@ -19,9 +19,9 @@ from typing import Any
 
 import torch
 
-from dualshield.checks import NUMBER, require
+from dualshield._common.checks import NUMBER, require
 from dualshield.errors import InputError
-from dualshield.hashes.contract import PerceptualHash
+from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images import RADIUS_SPACE, ImageLike, as_image
 from dualshield.smoothing.deploy import HashLike, as_hash
 from dualshield.verification.bounds import bound

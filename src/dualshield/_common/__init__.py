@@ -1,0 +1,1 @@
+"""Small helpers that all rooms share; nothing here is public."""

@@ -1,0 +1,1 @@
+"""Calibration measures the profile that a hash is deployed with."""

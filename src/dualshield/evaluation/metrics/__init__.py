@@ -1,0 +1,1 @@
+"""Image metrics that need trained networks."""

@@ -1,0 +1,1 @@
+"""What is measured on each image, one file per part."""

@@ -1,0 +1,46 @@
+"""Attackers without mathematics: every transformation of the paper at every level, and our extras."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dualshield.attacks.transformations import ALL_TRANSFORMS
+from dualshield.errors import NothingToAttackError
+from dualshield.evaluation.parts.under_test import DeploymentUnderTest, ImageUnderTest
+from dualshield.evaluation.plan.datasets import Picture
+from dualshield.images.eight_bit import to_8bit
+from dualshield.smoothing.statistics import Decision
+from dualshield.smoothing.variants import Variant
+from dualshield.transforms import PAPER_TRANSFORMS, parse
+
+PART = "transforms"
+
+
+def details(lab: DeploymentUnderTest, variant: Variant, picture: Picture) -> tuple[str, ...]:
+    """All of them, for the first images of each dataset."""
+    wanted = picture.index < lab.plan.protocol.transform_images
+    return tuple(transform.name for transform in ALL_TRANSFORMS) if wanted else ()
+
+
+def work(subject: ImageUnderTest, missing: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """One record per transformation of the published image, judged as saved in 8 bits."""
+    victim = subject.victim.with_noise(subject.noise(PART, "start"))
+    try:
+        pixels = victim.start(subject.published)
+    except NothingToAttackError:
+        yield from ((detail, {"unmatched": True}) for detail in missing)
+        return
+    victim = victim.for_known_queries()
+    for detail in missing:
+        transform = parse(detail)
+        image = to_8bit(transform(pixels, seed=subject.lab.plan.seed))
+        decision = victim.with_noise(subject.noise(PART, detail)).decide(image)
+        yield (
+            detail,
+            {
+                "decision": decision.value,
+                "evaded": decision != Decision.MATCH,
+                "paper": transform in PAPER_TRANSFORMS,
+            },
+        )

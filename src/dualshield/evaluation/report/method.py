@@ -1,0 +1,239 @@
+"""How a run was made, how much of it is there, and what has to be known before its figures are believed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dualshield.evaluation.plan.plan import PARTS
+from dualshield.evaluation.report import paper_figures as paper
+from dualshield.evaluation.report.figures import Results, number
+from dualshield.evaluation.run.records import Run
+from dualshield.smoothing.variants import HARDENED, SMOOTHED
+
+INCEPTION_FEATURES = 2048
+SHOWN = 40  # lines of a list before it is cut
+TITLES = {
+    "certified": "certification",
+    "whitebox": "white-box attacks",
+    "adaptive": "the adaptive attack",
+    "blackbox": "black-box attacks",
+    "transforms": "transformations",
+    "collisions": "collisions",
+    "quality": "visual quality",
+}
+READING = (
+    "An attack succeeds when the deployed matcher no longer says match about the attacked image as saved in 8 bits. An "
+    "abstention lets an upload pass, so it counts as evasion. Pairs that did not match before the attack are left out; "
+    "the table of coverage counts them.",
+    "Rates carry 95 % Wilson intervals, means 95 % Student intervals, FID none. Averages over budgets or families are "
+    "means of one share per image, with Wilson's interval for that number of images. The interval of the cost of "
+    "evasion is where the ends of the curve's intervals reach one half; an end outside of the budgets is left open.",
+    "The best value of a row is marked, also where the intervals overlap; where all are equal none is.",
+    "The paper's figures are copied from its tables. Its hashes, images, threshold and noise are its own, so they are "
+    "no baseline of this run unless the protocol and the hash are the same.",
+)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of one part is there for one hash and variant."""
+
+    part: str
+    hash: str
+    variant: str
+    done: int
+    expected: int | None  # None if the configuration does not tell
+    unmatched: int
+
+    @property
+    def partial(self) -> bool:
+        return self.expected is not None and self.done < self.expected
+
+
+@dataclass(frozen=True)
+class Method:
+    """All that the last section says."""
+
+    facts: tuple[tuple[str, str], ...]
+    coverage: tuple[Coverage, ...]
+    warnings: tuple[str, ...]  # for the top of the page
+    lists: tuple[tuple[str, tuple[str, ...]], ...]  # unreadable files, duplicates, ...
+    reading: tuple[str, ...] = READING
+
+
+def describe(run: Run, found: Results) -> Method:
+    """Everything from the configuration and the records; a configuration may lack any field."""
+    coverage = tuple(_coverage([single.config for single in run.singles], found))
+    return Method(
+        tuple(_facts(run.config)),
+        coverage,
+        tuple(_warnings(run, found, coverage)),
+        tuple(
+            (title, tuple(lines[:SHOWN]) + ((f"and {len(lines) - SHOWN} more",) if len(lines) > SHOWN else ()))
+            for title, lines in (
+                ("Unreadable files, skipped", _lines(run.config, "unreadable", _unreadable)),
+                ("Duplicates, never paired as unrelated", _lines(run.config, "duplicates", _duplicate)),
+                ("Warnings of the run", [str(line) for line in _sequence(run.config.get("warnings"))]),
+            )
+            if lines
+        ),
+    )
+
+
+def _warnings(run: Run, found: Results, coverage: tuple[Coverage, ...]) -> Iterator[str]:
+    config = run.config
+    if run.members:
+        yield (
+            f"This is the report of {len(run.members)} runs on different images. Unrelated pairs are within each of "
+            "them. FID cannot be added up: sets that are spread over several runs have none here."
+        )
+    unfinished = [entry for entry in coverage if entry.partial]
+    if unfinished:
+        parts = ", ".join(dict.fromkeys(TITLES.get(entry.part, entry.part) for entry in unfinished))
+        yield f"This run is not finished ({parts}). All figures are of what is there; the last section says how much."
+    asked = [part for part in _sequence(config.get("parts")) if isinstance(part, str)] or list(PARTS)
+    left_out = [TITLES[part] for part in PARTS if part not in asked]
+    if left_out:
+        yield f"Not part of this run: {', '.join(left_out)}."
+    empty = [TITLES[part] for part in PARTS if part in asked and not found.has(part)]
+    if empty:
+        yield f"No results at all of: {', '.join(empty)}."
+    for name, part, label in (("lpips", "quality", "LPIPS"), ("lpips", "whitebox", "LPIPS of attacked images")):
+        if found.unmeasured(part, name):
+            yield f"{label} was not measured, because its extra was not installed. No other metric stands in for it."
+    if found.unmeasured("fid", "fid"):
+        yield "FID was not measured, because its extra was not installed. No other metric stands in for it."
+    elif found.has("fid"):
+        sizes = [int(number(record.result.get("images")) or 0) for record in found.everything("fid")]
+        if sizes and min(sizes) < INCEPTION_FEATURES:
+            spread = f"{min(sizes)}" if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"
+            yield (
+                f"FID is biased upwards on few images: here on {spread}, where its covariance has "
+                f"{INCEPTION_FEATURES} dimensions. Compare it only between sets of the same images and size."
+            )
+    hardened = found.everything("quality")
+    unchanged = sum(record.result.get("unchanged") is True for record in hardened)
+    if unchanged:
+        yield (
+            f"Hardening found nothing to do on {unchanged} of {len(hardened)} images and left them as they were: "
+            "their results are those without hardening."
+        )
+    strangers = [name for name in found.hashes if name not in paper.HASHES]
+    if strangers:
+        yield f"The paper has no figures for {', '.join(strangers)}."
+    if config.get("protocol") == "paper-limit":
+        yield (
+            "The paper's clipped noise is drawn from its normal law where the hash is linear (PDQ): exact up to the "
+            "central limit theorem. The radii repeat the paper's experiment; they are no guarantees."
+        )
+    if config.get("protocol") not in (None, "paper", "paper-limit"):
+        yield (
+            f"This run has the protocol {config['protocol']!s}, not the paper's: threshold, noise and hardening are "
+            "those of the deployed matcher."
+        )
+    for name, what in (("unreadable", "Unreadable files, skipped"), ("duplicates", "Pairs of duplicates")):
+        count = len(_sequence(config.get(name)))
+        if count:
+            yield f"{what}: {count}. The last section lists them."
+
+
+def _coverage(configs: Sequence[Mapping[str, Any]], found: Results) -> Iterator[Coverage]:
+    for part in PARTS:
+        for name in found.hashes:
+            for variant in found.variants:
+                records = found.records(part, name, variant)
+                parts = [_expected(config, found, part, name, variant) for config in configs]
+                known = [expected for expected in parts if expected is not None]
+                expected = sum(known) if len(known) == len(parts) else None
+                if records or expected:
+                    unmatched = sum(not record.matched for record in records)
+                    yield Coverage(part, name, variant, len(records), expected, unmatched)
+
+
+def _expected(config: Mapping[str, Any], found: Results, part: str, name: str, variant: str) -> int | None:
+    """Records of a finished run. What depends on the hash and is not in the configuration is not guessed."""
+    data, parameters = config.get("data"), config.get("parameters")
+    if part not in _sequence(config.get("parts")) or not isinstance(data, dict) or not isinstance(parameters, dict):
+        return None
+    sizes = [len(images) for images in data.values() if isinstance(images, dict)]
+    skip = int(number(config.get("skip")) or 0)
+    if part == "certified":
+        return 2 * sum(sizes) if variant in SMOOTHED and found.has(part) else None
+    if part == "quality":
+        return sum(sizes) if variant in HARDENED else None
+    if part == "transforms":
+        most = number(parameters.get("transform_images"))
+        return None if most is None else _among_first(int(most), skip, sizes) * len(found.transforms)
+    if part == "collisions":
+        pairs = number(parameters.get("collision_pairs"))
+        possible = math.comb(sum(sizes), 2) - len(_sequence(config.get("duplicates")))
+        return None if pairs is None else max(0, min(int(pairs), possible))
+    budgets = _sequence(parameters.get("cost_budgets" if part == "adaptive" else "budgets"))
+    if not found.has(part) or not budgets or (part != "blackbox" and not _has_gradients(config, name)):
+        return None
+    most = number(config.get("attack_limit"))
+    return (sum(sizes) if most is None else _among_first(int(most), skip, sizes)) * len(budgets)
+
+
+def _among_first(most: int, skip: int, sizes: Sequence[int]) -> int:
+    """How many images of a run, which begins after the first ``skip``, are among the first ``most`` of their folder."""
+    return sum(max(0, min(size, most - skip)) for size in sizes)
+
+
+def _has_gradients(config: Mapping[str, Any], name: str) -> bool:
+    defences = config.get("defences")
+    members = defences.get(name) if isinstance(defences, dict) else None
+    facts = list(members.values()) if isinstance(members, dict) else []
+    return not any(isinstance(member, dict) and member.get("differentiable") is False for member in facts)
+
+
+def _facts(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The configuration, one line a field; the images are counted, not listed."""
+    for name, value in config.items():
+        if name in ("unreadable", "duplicates", "warnings"):
+            continue
+        if name == "data" and isinstance(value, dict):
+            for dataset, images in value.items():
+                yield f"data.{dataset}", f"{len(images)} images" if isinstance(images, dict) else _shown(images)
+        else:
+            yield from _flat(str(name), value)
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _flat(f"{name}.{key}", inner)
+    else:
+        yield name, _shown(value)
+
+
+def _shown(value: Any) -> str:
+    if value is None or value == {}:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}" if math.isfinite(value) else "none"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_shown, value)) or "none"
+    return str(value) or "none"
+
+
+def _lines(config: Mapping[str, Any], name: str, form: Any) -> list[str]:
+    return [form(entry) if isinstance(entry, dict) else str(entry) for entry in _sequence(config.get(name))]
+
+
+def _unreadable(entry: dict[str, Any]) -> str:
+    return f"{entry.get('image', 'a file')}: {entry.get('reason', 'no reason given')}"
+
+
+def _duplicate(entry: dict[str, Any]) -> str:
+    how = "the same pixels" if entry.get("exact") is True else f"{entry.get('distance', '?')} of 256 PDQ bits apart"
+    return f"{entry.get('image', '?')} and {entry.get('other', '?')}: {how}"
+
+
+def _sequence(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else []

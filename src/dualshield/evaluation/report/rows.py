@@ -1,0 +1,222 @@
+"""The rows of every table of the report: the run's figures by variant, and the paper's where it has the cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from dualshield.evaluation.report import paper_figures as paper
+from dualshield.evaluation.report.figures import POOLED, Figure, Results, cner, family, mean
+from dualshield.evaluation.report.tables import Cell, Row, Table, best_marked
+from dualshield.transforms.paper import MILDEST
+
+PERCENT = 100.0
+QUALITIES = {"ssim": ("SSIM", 3), "lpips": ("LPIPS", 3), "fid": ("FID", 1)}
+OWN_QUALITIES = {"psnr": ("PSNR, dB", 1), "l2": ("ℓ₂", 1), "linf": ("ℓ∞", 3)}
+ABLATION = (
+    ("whitebox", "White-box success, %", 1, PERCENT, True),
+    ("blackbox", "Black-box success, %", 1, PERCENT, True),
+    ("certified", "Mean certified radius, ℓ₂", 3, 1.0, False),
+)
+
+
+def heading(variant: str) -> str:
+    """A variant as a column is called."""
+    return "Both shields" if variant == "both" else variant[:1].upper() + variant[1:]
+
+
+def variant_table(found: Results, name: str, title: str, measure: str, rows: Iterable[Row]) -> Table:
+    """A table whose columns are the run's variants and the paper's; what nobody has a figure for is left out."""
+    ours, theirs = (tuple(map(heading, names)) for names in (found.variants, paper.VARIANTS))
+    return Table(name, title, measure, ours, theirs, tuple(rows)).trimmed()
+
+
+def row(
+    hash_name: str,
+    label: str,
+    ours: Iterable[Figure | None],
+    theirs: Iterable[float | None] = (None,) * len(paper.VARIANTS),
+    *,
+    digits: int = 1,
+    scale: float = PERCENT,
+    lower: bool = True,
+) -> Row:
+    """One measure by variant; the paper's figures come in the units shown."""
+    cells = [Cell(figure, digits, scale) for figure in ours]
+    return Row(hash_name, label, best_marked(cells, lower=lower), tuple(_printed(value, digits) for value in theirs))
+
+
+def summary(found: Results) -> Iterator[Row]:
+    """The headline of every hash."""
+    for name in found.hashes:
+        yield _averaged(found, name, "whitebox", "White-box success, %")
+        yield _cost(found, name, "Adaptive cost of evasion, ℓ₂")
+        yield _averaged(found, name, "blackbox", "Black-box success, %")
+        yield _lowest(found, name, "Transformation evasion, %")
+        yield _collided(found, name, "Collisions, %")
+        yield _radius(found, name, "Mean certified radius, ℓ₂")
+
+
+def certified(found: Results) -> Iterator[Row]:
+    """Mean radius and CNER, for identity pairs (which the paper has) and for benign variants (which it has not)."""
+    for name in found.hashes:
+        yield _radius(found, name, "Mean radius, identity")
+        detected = [found.radii(name, variant, kind="radius_detected") for variant in found.variants]
+        if any(detected):
+            label = "Mean detected radius, identity"
+            yield row(name, label, map(mean, detected), digits=4, scale=1, lower=False)
+        for radius in paper.CNER_RADII:
+            ours = [cner(found.radii(name, variant), radius) for variant in found.variants]
+            theirs = [paper.cner(name, radius, variant) for variant in paper.VARIANTS]
+            yield row(name, f"CNER at {radius:g}, identity, %", ours, theirs, lower=False)
+        benign = [found.radii(name, variant, benign=True) for variant in found.variants]
+        yield row(name, "Mean radius, benign variants", map(mean, benign), digits=4, scale=1, lower=False)
+        for radius in paper.CNER_RADII:
+            label = f"CNER at {radius:g}, benign variants, %"
+            yield row(name, label, [cner(radii, radius) for radii in benign], lower=False)
+
+
+def attacks(found: Results, part: str) -> Iterator[Row]:
+    """Success by budget, and the average."""
+    for name in found.hashes:
+        for budget in found.budgets(part):
+            ours = [found.success(part, name, variant, budget) for variant in found.variants]
+            theirs = [paper.attack(part, name, budget, variant) for variant in paper.VARIANTS]
+            yield row(name, f"ℓ₂ ≤ {budget:g}", ours, theirs)
+        yield _averaged(found, name, part, "average")
+
+
+def adaptive(found: Results) -> Iterator[Row]:
+    """Success by budget, and the cost."""
+    for name in found.hashes:
+        for budget in found.budgets("adaptive"):
+            ours = [found.success("adaptive", name, variant, budget) for variant in found.variants]
+            yield row(name, f"ℓ₂ ≤ {budget:g}, %", ours)
+        yield _cost(found, name, "cost of evasion, ℓ₂")
+
+
+def lowest_transforms(found: Results) -> Iterator[Row]:
+    """The paper's families at their lowest intensity."""
+    for name in found.hashes:
+        for kind in paper.FAMILIES:
+            mild = [transform for transform in MILDEST if family(transform) == kind]
+            ours = [found.evasion(name, variant, mild) for variant in found.variants]
+            yield row(name, kind, ours, [paper.transformation(name, kind, variant) for variant in paper.VARIANTS])
+        yield _lowest(found, name, "average")
+
+
+def all_transforms(found: Results) -> Iterator[Row]:
+    """Every transformation by itself, the paper's and the extras."""
+    for name in found.hashes:
+        for transform, published in found.transforms:
+            ours = [found.evasion(name, variant, [transform]) for variant in found.variants]
+            label = transform if published else f"{transform} (extra)"
+            yield replace(row(name, label, ours), heat=True)
+
+
+def collisions(found: Results) -> Iterator[Row]:
+    """Unrelated pairs that match."""
+    return (_collided(found, name, "unrelated pairs, %") for name in found.hashes)
+
+
+def distortion(found: Results) -> Iterator[Row]:
+    """What white-box attacks do to images. Nothing is best here: a small change serves the attacker."""
+    for name in found.hashes:
+        for budget in found.budgets("whitebox"):
+            for quality, (label, digits) in QUALITIES.items():
+                cells = [
+                    found.fid(name, variant, POOLED, budget)
+                    if quality == "fid"
+                    else found.distortion("whitebox", name, variant, budget, quality)
+                    for variant in found.variants
+                ]
+                theirs = [paper.distortion(name, variant, budget, quality) for variant in paper.VARIANTS]
+                yield Row(
+                    name,
+                    f"ℓ₂ ≤ {budget:g}, {label}",
+                    tuple(Cell(figure, digits) for figure in cells),
+                    tuple(_printed(value, digits) for value in theirs),
+                )
+
+
+def hardening(found: Results) -> Table:
+    """Hardened images against originals, by dataset; its columns are the metrics."""
+    columns = {**QUALITIES, **OWN_QUALITIES}
+    rows = []
+    for name in found.hashes:
+        for variant in (variant for variant in found.variants if found.records("quality", name, variant)):
+            for dataset in (*found.datasets, POOLED):
+                cells = tuple(
+                    Cell(_hardened(found, name, variant, dataset, quality), digits)
+                    for quality, (_, digits) in columns.items()
+                )
+                published = tuple(
+                    _printed(paper.hardening(name, dataset, quality) if variant == "both" else None, digits)
+                    for quality, (_, digits) in QUALITIES.items()
+                )
+                label = f"{heading(variant)}, {'all datasets' if dataset == POOLED else dataset}"
+                rows.append(Row(name, label, cells, published))
+    ours, theirs = (tuple(label for label, _ in names.values()) for names in (columns, QUALITIES))
+    return Table("hardening", "Hardened images against originals", "Images", ours, theirs, tuple(rows)).trimmed()
+
+
+def ablation(found: Results) -> Iterator[Row]:
+    """The averages over all hashes, the run's and the paper's."""
+    measured = [averages(found, variant) for variant in found.variants]
+    for column, label, digits, scale, lower in ABLATION:
+        theirs = [paper.ablation(column, variant) for variant in paper.VARIANTS]
+        ours = [figures[column] for figures in measured]
+        yield row("", label, ours, theirs, digits=digits, scale=scale, lower=lower)
+
+
+def averages(found: Results, variant: str) -> dict[str, Figure | None]:
+    """The ablation's measures, averaged over the hashes of the run; only a single hash's has an interval."""
+    return {
+        "whitebox": _across([found.average_success("whitebox", name, variant) for name in found.hashes]),
+        "blackbox": _across([found.average_success("blackbox", name, variant) for name in found.hashes]),
+        "certified": _across([mean(found.radii(name, variant)) for name in found.hashes]),
+    }
+
+
+def _across(figures: Sequence[Figure | None]) -> Figure | None:
+    known = [figure for figure in figures if figure is not None]
+    if len(known) == 1:
+        return known[0] if len(figures) == 1 else None
+    if len(known) < len(figures) or not known:
+        return None
+    return Figure(sum(f.value for f in known) / len(known), None, None, sum(f.count for f in known))
+
+
+def _averaged(found: Results, name: str, part: str, label: str) -> Row:
+    ours = [found.average_success(part, name, variant) for variant in found.variants]
+    return row(name, label, ours, [paper.overall(name, part, variant) for variant in paper.VARIANTS])
+
+
+def _cost(found: Results, name: str, label: str) -> Row:
+    return row(name, label, [found.cost(name, v) for v in found.variants], digits=2, scale=1, lower=False)
+
+
+def _lowest(found: Results, name: str, label: str) -> Row:
+    ours = [found.lowest_evasion(name, variant) for variant in found.variants]
+    return row(name, label, ours, [paper.overall(name, "transforms", variant) for variant in paper.VARIANTS])
+
+
+def _collided(found: Results, name: str, label: str) -> Row:
+    ours = [found.collisions(name, variant) for variant in found.variants]
+    return row(name, label, ours, [paper.collisions(name, variant) for variant in paper.VARIANTS], digits=2)
+
+
+def _radius(found: Results, name: str, label: str) -> Row:
+    ours = [mean(found.radii(name, variant)) for variant in found.variants]
+    theirs = [paper.certified_radius(name, variant) for variant in paper.VARIANTS]
+    return row(name, label, ours, theirs, digits=4, scale=1, lower=False)
+
+
+def _hardened(found: Results, name: str, variant: str, dataset: str, quality: str) -> Figure | None:
+    if quality == "fid":
+        return found.fid(name, variant, dataset, "hardened")
+    return found.quality(name, variant, dataset, quality)
+
+
+def _printed(value: float | None, digits: int) -> Cell:
+    return Cell(None if value is None else Figure(value, None, None, 0), digits)

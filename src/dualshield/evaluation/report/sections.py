@@ -1,0 +1,152 @@
+"""The sections of the report: tables, kinds of plots, and the words that are needed to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dualshield.evaluation.report import rows
+from dualshield.evaluation.report.figures import Results
+from dualshield.evaluation.report.rows import variant_table
+from dualshield.evaluation.report.tables import Row, Table
+
+NOT_RUN = "This part was not run, so nothing is known about it here."
+
+
+@dataclass(frozen=True)
+class Section:
+    """One chapter; ``missing`` says in place of tables that a part was not run."""
+
+    name: str
+    title: str
+    lead: str
+    tables: tuple[Table, ...] = ()
+    plot: str = ""  # the kind that belongs here
+    missing: str = ""
+
+
+SUMMARY = (
+    "Attack success is averaged over the budgets, transformations over the paper's seven families at their lowest "
+    "intensity. The cost of evasion is the ℓ₂ norm at which the adaptive attack evades half of the images."
+)
+CERTIFIED = (
+    "No perturbation of the query shorter than its certified radius turns a match into a non-match; it may still lead "
+    "to an abstention. Inside the detected radius the matcher still answers match, with probability 0.999. CNER, the "
+    "certified non-evasion rate, is the share of positive pairs that match and are certified up to a radius; pairs "
+    "without a certified match count with radius 0. Identity pairs compare the published image with itself, benign "
+    "variants with a mild transformation of it. A dash means that the variant has no certificate at all."
+)
+WHITEBOX = (
+    "Projected gradient descent with full knowledge of hash, threshold and defence, as the paper has it. The deployed "
+    "matcher judges the saved image with fresh noise. The attack stops as soon as the plain hash is evaded: a "
+    "reference that holds out longer is changed more before it is judged, and may look the worse for it. The adaptive "
+    "attack has no such stop and is the one to judge a defence by."
+)
+BLACKBOX = (
+    "Natural evolution strategies on the score that the matcher returns, without gradients and with a limited number "
+    "of queries, as the paper has it."
+)
+ADAPTIVE = (
+    "The strongest attack we know: gradients averaged over draws of the deployed noise, and for each image a bisection "
+    "over the budgets. The cost of evasion is the ℓ₂ norm at which half of the images evade, interpolated on a log "
+    "scale. The paper has no figures of such an attack."
+)
+TRANSFORMS = (
+    "Images that were saved again, cropped, turned or recoloured by people who attack nothing. Brightness and contrast "
+    "have two lowest intensities, 0.85 and 1.15, counted in equal parts. Extras are ours, not the paper's."
+)
+COLLISIONS = (
+    "A defence must not win by matching everything. Pairs are drawn from the images of the run, without those found to "
+    "be duplicates of each other. The paper's pairs come from ImageNet alone."
+)
+QUALITY = (
+    "Hardened images against their originals, and attacked images against what the attacker started from. Higher SSIM "
+    "and PSNR, lower LPIPS and FID mean a smaller visible change."
+)
+PROFILES = (
+    "The paper's five dimensions and the adaptive attack; farther out is better. One minus the rate for attacks "
+    "(averaged over their budgets), transformations (lowest intensity) and collisions; the mean certified radius "
+    "divided by 0.3, cut off at 1. A variant without certificates has 0 there. Dashed lines are the paper's own "
+    "figures; it has none of the adaptive attack."
+)
+
+
+def build(found: Results) -> list[Section]:
+    """All sections with figures, in the order of the page."""
+
+    def table(name: str, title: str, measure: str, lines: Iterable[Row]) -> Table:
+        return variant_table(found, name, title, measure, lines)
+
+    def section(part: str, title: str, lead: str, *tables: Table, plot: str = "") -> Section:
+        if not found.has(part):
+            return Section(part, title, lead, missing=NOT_RUN)
+        return Section(part, title, lead, tuple(filter(lambda t: t.rows, tables)), plot)
+
+    over = "" if len(found.hashes) == 1 else f", averaged over the {len(found.hashes)} hashes of this run"
+    ablation = table("ablation", "Ablation", "Measure", rows.ablation(found))
+    return [
+        Section("summary", "Summary", SUMMARY, (table("summary", "Overall", "Measure", rows.summary(found)),)),
+        section(
+            "certified",
+            "Certified robustness",
+            CERTIFIED,
+            table("certified", "Certified radius (ℓ₂) and CNER", "Measure", rows.certified(found)),
+            plot="certified",
+        ),
+        section(
+            "whitebox",
+            "White-box attacks",
+            WHITEBOX,
+            table("whitebox", "White-box attack success, %", "Budget", rows.attacks(found, "whitebox")),
+            plot="whitebox",
+        ),
+        section(
+            "blackbox",
+            "Black-box attacks",
+            BLACKBOX,
+            table("blackbox", "Black-box attack success, %", "Budget", rows.attacks(found, "blackbox")),
+            plot="blackbox",
+        ),
+        section(
+            "adaptive",
+            "Adaptive attack",
+            ADAPTIVE,
+            table("adaptive", "Adaptive attack success and cost of evasion", "Budget", rows.adaptive(found)),
+            plot="adaptive",
+        ),
+        section(
+            "transforms",
+            "Transformations",
+            TRANSFORMS,
+            table("transforms-lowest", "Evasion at the lowest intensity, %", "Family", rows.lowest_transforms(found)),
+            table("transforms", "Evasion at every intensity, %", "Transformation", rows.all_transforms(found)),
+            plot="transforms",
+        ),
+        section(
+            "collisions",
+            "Collisions",
+            COLLISIONS,
+            table("collisions", "Unrelated pairs that match, %", "Pairs", rows.collisions(found)),
+        ),
+        _quality(found),
+        Section(
+            "ablation",
+            "Ablation",
+            f"What each shield adds{over}. The paper's columns are averages over its eight hashes, so they compare "
+            "only as far as the hashes are the same.",
+            (ablation,) if ablation.rows else (),
+            "ablation" if ablation.rows else "",
+            "" if ablation.rows else "Neither white-box, black-box nor certified results are complete for every hash.",
+        ),
+        Section("profiles", "Robustness profiles", PROFILES, plot="radar"),
+    ]
+
+
+def _quality(found: Results) -> Section:
+    title = "White-box attacked images against what was attacked"
+    tables = (
+        rows.hardening(found),
+        variant_table(found, "distortion", title, "Measure", rows.distortion(found)),
+    )
+    kept = tuple(table for table in tables if any(cell.figure for row in table.rows for cell in row.cells))
+    return Section("quality", "Visual quality", QUALITY, kept, missing="" if kept else NOT_RUN)

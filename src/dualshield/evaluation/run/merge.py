@@ -1,0 +1,76 @@
+"""Several runs as one: the same options on different images, as several machines or sessions do them.
+
+An image is asked the same whether the others are part of its run or not, and its noise is its own. So records about
+single images are those of one large run. Unrelated pairs stay within their runs. FID is a figure of a whole set: it
+is kept for folders that one run has for itself, and dropped for all others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from dualshield.errors import InputError
+from dualshield.evaluation.plan.datasets import ALL
+from dualshield.evaluation.run.records import Record, Run
+from dualshield.evaluation.run.resume import CIRCUMSTANCES, IMAGES, difference
+
+# What each run has for itself: where it begins, how far it goes, when and where it was made.
+OWN = ("skip", "limit", *CIRCUMSTANCES)
+LISTED = ("unreadable", "duplicates", "warnings")
+
+
+def merge(runs: Sequence[Run]) -> Run:
+    """One run with the images of all; refused if an image is in two of them, or they measured different things."""
+    first, *others = runs
+    if not others:
+        return first
+    for other in others:
+        found = difference(first.config, other.config, (*OWN, *IMAGES))
+        if found is not None:
+            where, one, another = found
+            raise InputError(
+                f"{first.folder} and {other.folder} cannot be reported as one: {where} is {one} and {another}; "
+                "only runs of the same options, software and weights can, on different images"
+            )
+    return Run(first.folder, _config(runs), tuple(_records(runs)), tuple(runs))
+
+
+def _config(runs: Sequence[Run]) -> dict[str, Any]:
+    config = {name: value for name, value in runs[0].config.items() if name not in OWN}
+    config["data"] = _data(runs)
+    for name in LISTED:
+        lists = [run.config.get(name) for run in runs]
+        config[name] = [entry for found in lists if isinstance(found, list) for entry in found]
+    config["runs"] = {
+        str(number): {name: run.config.get(name) for name in OWN} for number, run in enumerate(runs, start=1)
+    }
+    return config
+
+
+def _data(runs: Sequence[Run]) -> dict[str, dict[str, str]]:
+    """Images of all runs by dataset, name and digest."""
+    found: dict[str, dict[str, str]] = {}
+    for run in runs:
+        for dataset, images in _images(run).items():
+            of = found.setdefault(dataset, {})
+            for name, digest in images.items():
+                if name in of:
+                    raise InputError(f"{run.folder} has {dataset}/{name}, which another of these runs has too")
+                of[name] = digest
+    return found
+
+
+def _images(run: Run) -> dict[str, dict[str, str]]:
+    data = run.config.get("data")
+    if not isinstance(data, dict) or not all(isinstance(images, dict) for images in data.values()):
+        raise InputError(f"{run.folder} does not say which images it has; it cannot be reported together with others")
+    return data
+
+
+def _records(runs: Sequence[Run]) -> list[Record]:
+    shared = Counter(dataset for run in runs for dataset in _images(run))
+    spread = {ALL, *(dataset for dataset, count in shared.items() if count > 1)}
+    records = (record for run in runs for record in run.records)
+    return [record for record in records if record.key.part != "fid" or record.key.dataset not in spread]

@@ -1,0 +1,79 @@
+"""What produced a run, for its ``config.json``: versions, weights, machine. No host name, no paths."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from contextlib import suppress
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dualshield._version import __version__
+from dualshield.smoothing.deployment import Deployment
+from dualshield.smoothing.profile import Profile
+
+PACKAGES = ("torch", "numpy", "scipy", "pillow", "openvino", "torchmetrics", "onnx", "cryptography")
+
+
+def versions() -> dict[str, str]:
+    """Of everything that results depend on."""
+    found = {"dualshield": __version__, "python": platform.python_version()}
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """Enough to judge the seconds by."""
+    return {
+        "cpu": _cpu(),
+        "architecture": platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "memory_gib": round(memory_gib(), 1),
+        "system": platform.system(),
+    }
+
+
+def memory_gib() -> float:
+    """Of the whole machine; 0 where it cannot be told."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30 if hasattr(os, "sysconf") else 0.0
+
+
+def _cpu() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
+
+
+def hash_facts(deployment: Deployment) -> dict[str, Any]:
+    """The members of a deployment as they are now: versions, weights, and the matcher they get."""
+    return {
+        member.hash.name: {
+            "version": member.hash.version,
+            "bits": member.hash.bits,
+            "threshold": member.hash.threshold,
+            "differentiable": member.hash.is_differentiable,
+            "weights": member.hash.weights,
+            "profile": None if member.profile is None else _digest(member.profile),
+            "matcher": asdict(member.config),
+            "deployment": deployment.digest,
+        }
+        for member in deployment.members
+    }
+
+
+def _digest(profile: Profile) -> dict[str, Any]:
+    """Not all of it: what it was measured with may name folders."""
+    text = json.dumps(asdict(profile), sort_keys=True)
+    chosen = {"lowpass": profile.lowpass, "sigma": profile.sigma, "threshold": profile.threshold}
+    return {**chosen, "sha256": hashlib.sha256(text.encode()).hexdigest()}

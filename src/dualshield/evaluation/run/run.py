@@ -1,0 +1,286 @@
+"""The order of work: image by image through all variants and parts, then the pairs and sets of images.
+
+A run that is killed has complete results for its first images; resumed, it goes on with the piece that is missing.
+Several processes share the images among them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dualshield.errors import InputError
+from dualshield.evaluation.metrics.installed import Extras
+from dualshield.evaluation.parts import attacked, certified, collided, distribution, quality, transformed
+from dualshield.evaluation.parts.under_test import DeploymentUnderTest, ImageUnderTest
+from dualshield.evaluation.plan.datasets import Picture, Pool, gather
+from dualshield.evaluation.plan.plan import Plan, label
+from dualshield.evaluation.run import provenance
+from dualshield.evaluation.run.estimate import Estimate, Kind
+from dualshield.evaluation.run.folder import FORMAT, RunFiles, RunFolder
+from dualshield.evaluation.run.records import TIMES, Key
+from dualshield.evaluation.run.workers import Event, Finished, Group, Known, Runner, Started, share
+from dualshield.smoothing.variants import HARDENED, Variant
+
+Records = Iterator[tuple[str, dict[str, Any]]]
+Progress = Callable[[str, int, int, float | None], None]
+"""What is being done, pieces done, pieces in all, seconds left as far as can be told."""
+
+
+class ImagePart(NamedTuple):
+    """What a part has to say about one image, and the work that finds it out."""
+
+    details: Callable[[DeploymentUnderTest, Variant, Picture], tuple[str, ...]]
+    work: Callable[[ImageUnderTest, tuple[str, ...]], Records]
+
+
+# Quality first: it tells how long the hardening took, which only the run that did it knows.
+IMAGE_PARTS = {
+    "quality": ImagePart(quality.details, quality.work),
+    "certified": ImagePart(certified.details, certified.work),
+    "transforms": ImagePart(transformed.details, transformed.work),
+    **{part: ImagePart(partial(attacked.details, part), partial(attacked.work, part)) for part in attacked.METHODS},
+}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Work on one image (or set) in one part under one variant; ``work`` gives the records that are missing."""
+
+    what: str
+    keys: tuple[Key, ...]
+    work: Callable[[tuple[Key, ...]], Iterator[tuple[Key, dict[str, Any]]]]
+
+    @property
+    def kind(self) -> Kind:
+        """For the time left."""
+        first = self.keys[0]
+        return first.hash, first.variant, first.part
+
+    @property
+    def subject(self) -> tuple[str, str, str]:
+        """Pieces about one image belong together; those about sets have no image."""
+        first = self.keys[0]
+        return first.hash, first.dataset, first.image
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a run came to."""
+
+    folder: Path
+    images: int
+    records: int
+    unmatched: int
+    warnings: tuple[str, ...]
+
+
+def run_plan(
+    plan: Plan,
+    data: Sequence[Path],
+    out: Path,
+    *,
+    resume: bool = False,
+    jobs: int = 1,
+    progress: Progress = lambda what, done, total, left: None,
+) -> Summary:
+    """Run the plan on folders of images; whatever happens, what was finished is in ``out``.
+
+    So many ``jobs`` work at the same time; more than one are processes of their own.
+    """
+    if jobs < 1:
+        raise InputError(f"{jobs} jobs cannot do anything: use at least 1")
+    if out.exists() and not resume and (not out.is_dir() or any(out.iterdir())):
+        # Said before minutes of reading, and again by the folder itself.
+        raise InputError(f"{out} exists already; resume that run, or choose another folder")
+    facts = {label(deployment): provenance.hash_facts(deployment) for deployment in plan.deployments}
+    _check_gradients(plan)
+    extras = Extras.load()
+    pool = gather(data, plan.limit, lambda what, done, total: progress(what, done, total, None), skip=plan.skip)
+    folder = RunFolder(out, _config(plan, pool, facts, extras), resume=resume)
+    try:
+        pieces = _all_pieces(plan, pool, folder, extras)
+        todo = [number for number, piece in enumerate(pieces) if any(key not in folder.known for key in piece.keys)]
+        if jobs == 1:
+            events = _alone(pieces, todo, folder)
+        else:
+            events = _shared(pieces, todo, folder, jobs, partial(_runner, plan, pool, folder.path))
+        estimate = Estimate([pieces[number].kind for number in todo], jobs, folder.path / TIMES)
+        _follow(events, pieces, todo, folder, estimate, progress)
+        if not plan.keep_images:
+            folder.clean([picture for picture in pool.pictures if picture.index < plan.protocol.gallery])
+    finally:
+        folder.close()
+    keys = {key for piece in pieces for key in piece.keys}
+    unmatched = sum("unmatched" in folder.known[key] for key in keys)
+    return Summary(out, len(pool.pictures), len(keys), unmatched, (*pool.warnings(), *extras.hints()))
+
+
+def _follow(
+    events: Iterable[Event],
+    pieces: Sequence[Piece],
+    todo: Sequence[int],
+    folder: RunFolder,
+    estimate: Estimate,
+    progress: Progress,
+) -> None:
+    """Keep what comes, and say how far it is."""
+    done = len(pieces) - len(todo)
+    for event in events:
+        if isinstance(event, Started):
+            progress(pieces[event.piece].what, done, len(pieces), estimate.seconds())
+        elif isinstance(event, Finished):
+            estimate.done(pieces[event.piece].kind, event.seconds)
+            done += 1
+        else:
+            folder.append(*event)
+    progress("finished", len(pieces), len(pieces), 0.0)
+
+
+def _alone(pieces: Sequence[Piece], numbers: Iterable[int], folder: RunFiles) -> Iterator[Event]:
+    """One piece after the other, in this process."""
+    for number in numbers:
+        yield Started(number)
+        started = time.perf_counter()
+        yield from _results(pieces[number], folder)
+        yield Finished(number, time.perf_counter() - started)
+
+
+def _results(piece: Piece, folder: RunFiles) -> Iterator[tuple[Key, dict[str, Any]]]:
+    return piece.work(tuple(key for key in piece.keys if key not in folder.known))
+
+
+def _shared(
+    pieces: Sequence[Piece], todo: Sequence[int], folder: RunFolder, jobs: int, runner: Callable[[], Runner]
+) -> Iterator[Event]:
+    """Images go to workers; collisions after them, which use the images they published; sets of images stay here."""
+    for is_image, numbers in groupby(todo, lambda number: bool(pieces[number].keys[0].image)):
+        if not is_image:
+            yield from _alone(pieces, numbers, folder)
+            continue
+        for _, phase in groupby(numbers, lambda number: pieces[number].keys[0].part == collided.PART):
+            yield from share(_groups(pieces, phase, folder), jobs, runner)
+
+
+def _groups(pieces: Sequence[Piece], numbers: Iterable[int], folder: RunFolder) -> list[Group]:
+    """One for each image, with what is known of it."""
+    groups: dict[tuple[str, str, str], list[int]] = {}
+    for number in numbers:
+        groups.setdefault(pieces[number].subject, []).append(number)
+    known: dict[tuple[str, str, str], Known] = {subject: {} for subject in groups}
+    for key, result in folder.known.items():
+        if (subject := (key.hash, key.dataset, key.image)) in known:
+            known[subject][key] = result
+    return [Group(tuple(found), known[subject]) for subject, found in groups.items()]
+
+
+def _runner(plan: Plan, pool: Pool, path: Path) -> Runner:
+    """For a worker: the same pieces again, without the results of others."""
+    folder = RunFiles(path)
+    pieces = _all_pieces(plan, pool, folder, Extras.load())
+
+    def run(number: int, known: Known) -> Iterator[tuple[Key, dict[str, Any]]]:
+        folder.known.update(known)
+        for key, result in _results(pieces[number], folder):
+            folder.known[key] = result
+            yield key, result
+
+    return run
+
+
+def _all_pieces(plan: Plan, pool: Pool, folder: RunFiles, extras: Extras) -> list[Piece]:
+    return [
+        piece
+        for deployment in plan.deployments
+        for piece in _pieces(DeploymentUnderTest(deployment, plan, folder, extras), pool)
+    ]
+
+
+def _pieces(lab: DeploymentUnderTest, pool: Pool) -> Iterator[Piece]:
+    plan = lab.plan
+    for picture in pool.pictures:
+        for variant in plan.variants:
+            for name, part in IMAGE_PARTS.items():
+                details = part.details(lab, variant, picture) if name in plan.parts else ()
+                if details:
+                    yield _piece(lab, variant, picture, name, details, part.work)
+    if collided.PART in plan.parts:
+        pairs = collided.pairs(pool, plan.protocol.collision_pairs, plan.seed)
+        for variant in plan.variants:
+            for picture, queries in pairs.items():
+                details = tuple(query.label for query in queries)
+                yield _piece(lab, variant, picture, collided.PART, details, partial(collided.work, queries))
+    if quality.PART in plan.parts:
+        for variant in plan.variants:
+            keys = tuple(distribution.keys(lab, variant, pool))
+            if keys:
+                yield Piece(f"{lab.label} {variant}, FID", keys, partial(distribution.work, lab, variant, pool))
+
+
+def _piece(
+    lab: DeploymentUnderTest,
+    variant: Variant,
+    picture: Picture,
+    part: str,
+    details: tuple[str, ...],
+    work: Callable[[ImageUnderTest, tuple[str, ...]], Records],
+) -> Piece:
+    def records(missing: tuple[Key, ...]) -> Iterator[tuple[Key, dict[str, Any]]]:
+        subject = lab.subject(variant, picture)
+        rest = []
+        for key in missing:
+            repeated = subject.repeated(part, key.detail)
+            if repeated is None:
+                rest.append(key.detail)
+            else:
+                yield key, repeated
+        for detail, result in work(subject, tuple(rest)) if rest else ():
+            yield subject.key(part, detail), result
+
+    keys = tuple(Key(part, lab.label, variant, picture.dataset, picture.name, detail) for detail in details)
+    return Piece(f"{lab.label} {variant}, {part}, {picture.label}", keys, records)
+
+
+def _check_gradients(plan: Plan) -> None:
+    """Hardening would refuse it too, but only when the first image is to be hardened."""
+    hardened = [variant for variant in plan.variants if variant in HARDENED]
+    for deployment in plan.deployments if hardened else ():
+        for member in deployment.members:
+            if not member.is_differentiable:
+                raise InputError(
+                    f"hash {member.hash.name} has no gradient and cannot be hardened: leave out the variants "
+                    f"{', '.join(hardened)}"
+                )
+
+
+def _config(plan: Plan, pool: Pool, facts: dict[str, Any], extras: Extras) -> dict[str, Any]:
+    parameters = {name: value for name, value in asdict(plan.protocol).items() if name != "name"}
+    return {
+        "format": FORMAT,
+        "date": datetime.now(UTC).date().isoformat(),
+        "protocol": plan.protocol.name,
+        "parameters": parameters,
+        "hashes": list(facts),
+        "defences": facts,
+        "variants": plan.variants,
+        "parts": plan.parts,
+        "skip": plan.skip,
+        "limit": plan.limit,
+        "attack_limit": plan.attack_limit,
+        "seed": plan.seed,
+        "device": plan.device,
+        "keep_images": plan.keep_images,
+        "extras": extras.present(),
+        "data": {name: {picture.name: picture.sha256 for picture in pool.of(name)} for name in pool.datasets},
+        "unreadable": [asdict(found) for found in pool.unreadable],
+        "duplicates": [asdict(found) for found in pool.duplicates],
+        "warnings": pool.warnings(),
+        "versions": provenance.versions(),
+        "machine": provenance.machine(),
+    }

@@ -1,0 +1,169 @@
+"""The kinds of noise that a matcher can vote under. Each knows where it is drawn and whether its votes prove anything.
+
+``linear`` is Gaussian noise on the canonical pixels, drawn on the core of the front end, exactly in law (METHOD.md 3).
+``clipped`` is the paper's noise: on the 512 x 512 pixels, clipped to [0, 1], and then the front end.
+``clipped-limit`` is the normal law of the clipped noise for a linear hash, for experiments only (`clipped_noise`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Literal
+
+import torch
+
+from dualshield.engines.engine import Reads
+from dualshield.errors import InputError
+from dualshield.hashes.perceptual_hash import PerceptualHash
+from dualshield.images.frontend import Expansion, FrontEnd
+from dualshield.smoothing.clipped_noise import clipped_copies, gaussian_limit
+from dualshield.smoothing.noise import GaussianSource
+
+NoiseName = Literal["linear", "clipped", "clipped-limit"]
+
+# A clipped draw holds all 786,432 canonical pixels: small batches keep the peak memory flat.
+CLIPPED_BATCH = 4
+
+
+class NoiseKind(ABC):
+    """One kind of noise on canonical images."""
+
+    name: NoiseName
+    certifies = True  # whether votes under it prove anything
+    in_pixel_range = False  # whether noisy images stay within [0, 1]
+
+    def engine_reads(self, front_end: FrontEnd) -> Reads:
+        """What the engine of a hash with this front end is best given: the core, unless noise lies on the pixels."""
+        return "core"
+
+    def check(self, hash_: PerceptualHash, reads: Reads) -> None:
+        """Refuse a hash, or an engine, for which this noise cannot be drawn."""
+        if reads != "core":
+            raise ValueError(f"{self.name} noise is drawn on the core, which this engine does not read")
+
+    @abstractmethod
+    def batches(
+        self, hash_: PerceptualHash, reads: Reads, pixels: torch.Tensor, sigma: float, source: GaussianSource
+    ) -> NoisyBatches:
+        """Draws around one image, as an engine reads them."""
+
+    @abstractmethod
+    def margins(
+        self, hash_: PerceptualHash, pixels: torch.Tensor, sigma: float, count: int, source: GaussianSource
+    ) -> torch.Tensor:
+        """Margins ``(count, bits)`` of canonical pixels under this noise, differentiable in the pixels."""
+
+
+class NoisyBatches(ABC):
+    """Draws around one image."""
+
+    largest: int | None = None  # draws at once, where memory limits them
+
+    @abstractmethod
+    def draw(self, count: int) -> torch.Tensor:
+        """``count`` more of them."""
+
+    def stream(self, draws: int, size: int) -> Iterator[torch.Tensor]:
+        """``draws`` of them in all, ``size`` at a time."""
+        size = min(size, self.largest or size)
+        for start in range(0, draws, size):
+            yield self.draw(min(size, draws - start))
+
+
+class _LinearNoise(NoiseKind):
+    name = "linear"
+
+    def batches(
+        self, hash_: PerceptualHash, reads: Reads, pixels: torch.Tensor, sigma: float, source: GaussianSource
+    ) -> NoisyBatches:
+        core = hash_.front_end.core(pixels)
+
+        class Cores(NoisyBatches):
+            def draw(self, count: int) -> torch.Tensor:
+                return source.noisy_copies(core, sigma, count)
+
+        return Cores()
+
+    def margins(
+        self, hash_: PerceptualHash, pixels: torch.Tensor, sigma: float, count: int, source: GaussianSource
+    ) -> torch.Tensor:
+        core = hash_.front_end.core(pixels)
+        noise = source.normal((count, *core.shape)).to(core.device)
+        margins: torch.Tensor = hash_.network(_expansion(hash_.front_end, core.device)(core + sigma * noise))
+        return margins
+
+
+class _ClippedNoise(NoiseKind):
+    name = "clipped"
+    in_pixel_range = True
+
+    def engine_reads(self, front_end: FrontEnd) -> Reads:
+        # Noise on the pixels: a core saves nothing there, and mapping to it and back is dear.
+        return "features" if front_end.is_banded else "core"
+
+    def check(self, hash_: PerceptualHash, reads: Reads) -> None:
+        pass
+
+    def batches(
+        self, hash_: PerceptualHash, reads: Reads, pixels: torch.Tensor, sigma: float, source: GaussianSource
+    ) -> NoisyBatches:
+        see = hash_.front_end.core if reads == "core" else hash_.front_end
+
+        class Clipped(NoisyBatches):
+            largest = CLIPPED_BATCH
+
+            def draw(self, count: int) -> torch.Tensor:
+                return see(source.noisy_copies(pixels, sigma, count).clamp_(0, 1))
+
+        return Clipped()
+
+    def margins(
+        self, hash_: PerceptualHash, pixels: torch.Tensor, sigma: float, count: int, source: GaussianSource
+    ) -> torch.Tensor:
+        return hash_.margins(clipped_copies(pixels, sigma, count, source))
+
+
+class _ClippedLimit(NoiseKind):
+    name = "clipped-limit"
+    certifies = False
+
+    def check(self, hash_: PerceptualHash, reads: Reads) -> None:
+        super().check(hash_, reads)
+        gaussian_limit(hash_)  # refuses what is not linear
+
+    def batches(
+        self, hash_: PerceptualHash, reads: Reads, pixels: torch.Tensor, sigma: float, source: GaussianSource
+    ) -> NoisyBatches:
+        law = gaussian_limit(hash_).law(pixels, sigma)
+
+        class Limit(NoisyBatches):
+            def draw(self, count: int) -> torch.Tensor:
+                return law.draw(count, source)
+
+        return Limit()
+
+    def margins(
+        self, hash_: PerceptualHash, pixels: torch.Tensor, sigma: float, count: int, source: GaussianSource
+    ) -> torch.Tensor:
+        margins: torch.Tensor = hash_.network(gaussian_limit(hash_).features(pixels, sigma, count, source))
+        return margins
+
+
+LINEAR: NoiseKind = _LinearNoise()
+CLIPPED: NoiseKind = _ClippedNoise()
+CLIPPED_LIMIT: NoiseKind = _ClippedLimit()
+NOISE_KINDS: dict[str, NoiseKind] = {kind.name: kind for kind in (LINEAR, CLIPPED, CLIPPED_LIMIT)}
+
+
+def noise_kind(name: str) -> NoiseKind:
+    """The kind of that name."""
+    if name not in NOISE_KINDS:
+        raise InputError(f"unknown noise {name!r}: use one of {', '.join(NOISE_KINDS)}")
+    return NOISE_KINDS[name]
+
+
+@lru_cache(maxsize=8)
+def _expansion(front_end: FrontEnd, device: torch.device) -> Expansion:
+    return front_end.expansion().to(device)

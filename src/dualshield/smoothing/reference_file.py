@@ -1,0 +1,265 @@
+"""A reference as a file: JSON with its codes as text, safe to read from a stranger.
+
+    {"format": "dualshield-reference", "version": 1, "name": ..., "fingerprint": ..., "members": [
+      {"terms": {...}, "sigma": 1.0, "plain": CODE, "code": CODE, "bank": [CODE, ...] or null, "pixels": CODE or null,
+       "bare": false}]}
+
+A CODE of bits is their number and their hex, ``"256:88629e..."``; one of values (a native rule, pixels) is their shape
+and their little-endian float32 in base64, compressed, ``"f4:144:eJx..."``. Nothing is executed on reading, sizes are
+limited before anything is unpacked, and the fingerprint has to fit what was read.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import math
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from dualshield._common.digest import digest_of
+from dualshield._common.files import read_limited, write_atomically
+from dualshield.errors import CodeError, UnusableReferenceError
+from dualshield.hashes.codes import from_hex, to_hex
+from dualshield.images.canonical import CANONICAL_SIZE
+from dualshield.smoothing.config import MAX_SIGMA
+from dualshield.smoothing.member_reference import MemberReference
+
+FORMAT, VERSION = "dualshield-reference", 1
+SUFFIX = ".dsref"
+MAX_BYTES = 16 * 2**20
+MAX_MEMBERS = 64
+MAX_BITS = 2**20
+MAX_NUMBERS = 2**22
+MAX_TEXT = 1000
+MAX_WEIGHTS, MAX_SIGMAS = 100, 1000
+PIXELS = (3, CANONICAL_SIZE, CANONICAL_SIZE)
+MEMBER_FIELDS = {"terms", "sigma", "plain", "code", "bank", "pixels", "bare"}
+HASH = {"name": str, "version": str, "bits": int, "input": str, "front_end": str, "calls": str, "weights": dict}
+TERMS = {
+    "hash": dict,
+    "rule": str,
+    "boundary": float,
+    "lowpass": int | None,
+    "noise": str,
+    "sigmas": list,
+    "mode": str,
+    "draws": int,
+}
+
+
+def fingerprint_of(members: Sequence[MemberReference]) -> str:
+    """The sha256 of what is kept, without the name; how well numbers were compressed is no part of it."""
+    return digest_of([FORMAT, VERSION, [_fields(member, _identified) for member in members]])
+
+
+def save_members(file: Path, name: str, members: Sequence[MemberReference]) -> None:
+    """Write it as a whole or not at all."""
+    data = {
+        "format": FORMAT,
+        "version": VERSION,
+        "name": Path(name).name,  # a file to share does not tell where its image lay
+        "fingerprint": fingerprint_of(members),
+        "members": [_fields(member, _text) for member in members],
+    }
+    write_atomically(file, (json.dumps(data, indent=1, allow_nan=False) + "\n").encode())
+
+
+def load_members(file: Path) -> tuple[str, tuple[MemberReference, ...]]:
+    """Read and check what was written: the name of the reference, and what each member keeps of it."""
+    raw = read_limited(file, MAX_BYTES, UnusableReferenceError)
+    try:
+        data = json.loads(raw, parse_constant=_no_constant, parse_float=_finite)
+        name, members = _read(data)
+        fits = data["fingerprint"] == fingerprint_of(members)
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError, CodeError) as error:
+        raise UnusableReferenceError(
+            f"{file} cannot be used as a reference ({_reason(error)}); enroll the image again"
+        ) from error
+    if not fits:
+        raise UnusableReferenceError(
+            f"{file} is damaged: its fingerprint does not fit its contents; enroll the image again"
+        )
+    return name, members
+
+
+def _read(data: Any) -> tuple[str, tuple[MemberReference, ...]]:
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise ValueError(f"it does not say that it is a {FORMAT}")
+    if data["version"] != VERSION or isinstance(data["version"], bool):
+        raise ValueError(f"version {data['version']!r} of the format; this DualShield reads {VERSION}")
+    if not isinstance(data["name"], str) or not isinstance(data["fingerprint"], str) or len(data["name"]) > MAX_TEXT:
+        raise TypeError("name and fingerprint are not text of a sensible length")
+    members = data["members"]
+    if not isinstance(members, list) or not 1 <= len(members) <= MAX_MEMBERS:
+        raise TypeError("no list of members")
+    return data["name"], tuple(_member(member) for member in members)
+
+
+def _member(data: Any) -> MemberReference:
+    if not isinstance(data, dict) or set(data) != MEMBER_FIELDS:
+        raise TypeError(f"a member needs the fields {', '.join(sorted(MEMBER_FIELDS))} and no other")
+    terms, sigma, bank, pixels = data["terms"], data["sigma"], data["bank"], data["pixels"]
+    _check_terms(terms)
+    if not isinstance(sigma, float) or not 0 < sigma <= MAX_SIGMA or sigma not in terms["sigmas"]:
+        raise ValueError(f"sigma {sigma!r} is not one of those it was enrolled for")
+    code, plain = _code(data["code"]), _code(data["plain"])
+    bits = terms["hash"]["bits"]
+    if terms["rule"] == "hamming" and (code.dtype != torch.bool or len(code) != bits):
+        raise ValueError(f"its codes do not have the {bits} bits of its hash")
+    if (code.dtype == torch.bool) != (terms["rule"] == "hamming"):
+        raise ValueError("its codes are not of the kind that its rule compares")
+    if code.ndim != 1 or plain.shape != code.shape or plain.dtype != code.dtype:
+        raise ValueError("its codes do not have the same shape")
+    expected = {"code": (False, False), "bank": (True, False), "paired": (False, True)}[terms["mode"]]
+    if (bank is not None, pixels is not None) != expected:
+        raise ValueError(f"it does not hold what a reference of mode {terms['mode']} needs")
+    if not isinstance(data["bare"], bool):
+        raise TypeError(f"bare is {data['bare']!r}")
+    if data["bare"] and (terms["mode"], terms["sigmas"]) != ("code", [sigma]):
+        raise ValueError("a bare code has one sigma, and no bank or image")
+    entries = _bank(bank, data["code"], code.numel(), terms["draws"])
+    return MemberReference(terms, sigma, plain, code, entries, _pixels(pixels), data["bare"])
+
+
+def _check_terms(terms: Any) -> None:
+    if not isinstance(terms, dict) or set(terms) != set(TERMS):
+        raise TypeError(f"its terms need the fields {', '.join(TERMS)} and no other")
+    for name, kind in TERMS.items():
+        if not isinstance(terms[name], kind) or isinstance(terms[name], bool):
+            raise TypeError(f"{name} {terms[name]!r} is of the wrong kind")
+    hash_, weights = terms["hash"], terms["hash"].get("weights")
+    if set(hash_) != set(HASH) or not all(isinstance(hash_[name], kind) for name, kind in HASH.items()):
+        raise TypeError(f"its hash needs the fields {', '.join(HASH)} and no other")
+    texts = [*weights, *weights.values(), *(value for value in hash_.values() if isinstance(value, str)), terms["rule"]]
+    if len(weights) > MAX_WEIGHTS or not all(isinstance(text, str) and len(text) <= MAX_TEXT for text in texts):
+        raise ValueError("its hash is described at a length that no hash needs")
+    if isinstance(hash_["bits"], bool) or not 1 <= hash_["bits"] <= MAX_BITS:
+        raise ValueError(f"a hash of {hash_['bits']!r} bits")
+    sigmas = terms["sigmas"]
+    if not 1 <= len(sigmas) <= MAX_SIGMAS or not all(isinstance(sigma, float) for sigma in sigmas):
+        raise TypeError("its sigmas are not numbers")
+
+
+def _bank(entries: Any, code: str, numbers: int, draws: int) -> torch.Tensor | None:
+    """Codes that look like ``code``, and together are not too many: checked before any of them is unpacked."""
+    if entries is None:
+        return None
+    if not isinstance(entries, list) or len(entries) != draws or not entries:
+        raise TypeError(f"its bank is not a list of {draws} codes")
+    if len(entries) * numbers > MAX_NUMBERS:
+        raise ValueError("its bank is larger than any that is enrolled")
+    kind = _kind(code)
+    if not all(isinstance(entry, str) and _kind(entry) == kind for entry in entries):
+        raise ValueError("its bank holds codes of another shape")
+    return torch.stack([_code(entry) for entry in entries])
+
+
+def _kind(text: str) -> str:
+    """What a code says before its values: how many there are."""
+    return text.rpartition(":")[0]
+
+
+def _pixels(text: Any) -> torch.Tensor | None:
+    if text is None:
+        return None
+    pixels = _code(text)
+    if pixels.shape != PIXELS or pixels.dtype != torch.float32:
+        raise ValueError("its image does not have the canonical shape")
+    if not (float(pixels.min()) >= 0 and float(pixels.max()) <= 1):
+        raise ValueError("its image has pixels outside [0, 1]")
+    return pixels
+
+
+# -- codes as text ---------------------------------------------------------------------------------
+
+
+def _fields(member: MemberReference, form: Callable[[torch.Tensor], str]) -> dict[str, Any]:
+    return {
+        "terms": member.terms,
+        "sigma": float(member.sigma),
+        "plain": form(member.plain),
+        "code": form(member.code),
+        "bank": None if member.bank is None else [form(code) for code in member.bank],
+        "pixels": None if member.pixels is None else form(member.pixels),
+        "bare": member.is_bare,
+    }
+
+
+def _text(code: torch.Tensor) -> str:
+    if code.dtype == torch.bool:
+        return f"{code.numel()}:{to_hex(code)}"
+    return f"f4:{_shape(code)}:{base64.b64encode(zlib.compress(_bytes(code), 6)).decode()}"
+
+
+def _identified(code: torch.Tensor) -> str:
+    if code.dtype == torch.bool:
+        return _text(code)
+    return f"f4:{_shape(code)}:{hashlib.sha256(_bytes(code)).hexdigest()}"
+
+
+def _shape(code: torch.Tensor) -> str:
+    return "x".join(map(str, code.shape))
+
+
+def _bytes(code: torch.Tensor) -> bytes:
+    return np.ascontiguousarray(code.detach().cpu().numpy(), dtype="<f4").tobytes()
+
+
+def _code(text: Any) -> torch.Tensor:
+    if not isinstance(text, str):
+        raise TypeError("a code is not text")
+    kind, _, rest = text.partition(":")
+    if kind != "f4":
+        return from_hex(rest, _whole(kind, MAX_BITS))
+    shape_text, _, packed = rest.partition(":")
+    shape = tuple(_whole(side, MAX_NUMBERS) for side in shape_text.split("x"))
+    size = math.prod(shape)
+    if not 1 <= size <= MAX_NUMBERS or len(shape) > 3:
+        raise ValueError(f"a code of shape {shape_text}")
+    return _unpacked(packed, size).reshape(shape)
+
+
+def _unpacked(packed: str, size: int) -> torch.Tensor:
+    """So many numbers; what would become more is not unpacked to its end."""
+    try:
+        compressed = base64.b64decode(packed, validate=True)
+        unpacker = zlib.decompressobj()
+        data = unpacker.decompress(compressed, 4 * size + 1)
+    except (binascii.Error, zlib.error) as error:
+        raise ValueError("a code cannot be unpacked") from error
+    if len(data) != 4 * size or not unpacker.eof or unpacker.unused_data:
+        raise ValueError("a code does not have the numbers it says")
+    values = torch.from_numpy(np.frombuffer(data, dtype="<f4").astype(np.float32))
+    if not bool(torch.isfinite(values).all()):
+        raise ValueError("a code with numbers that are not finite")
+    return values
+
+
+def _whole(text: str, most: int) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
+        raise ValueError(f"{text[:20]!r} is not a number of values")
+    return int(text)
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:20]} is too large a number")
+    return value
+
+
+def _reason(error: Exception) -> str:
+    text = f"no field {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
+    return " ".join(text.split())[:200]
