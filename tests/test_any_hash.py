@@ -104,7 +104,7 @@ def page(desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
         out, err = capsys.readouterr()
         # An attack on the plain hash needs no sigma, and may say that it is not calibrated.
         assert re.fullmatch(
-            r"(dualshield: hash [\w-]+ is not calibrated: sigma 0\.1; run dualshield calibrate\n)*", err
+            r"(dualshield: hash [\w-]+ is not calibrated, using sigma 0\.1; run dualshield calibrate\n)*", err
         )
         return out
 

@@ -17,6 +17,8 @@ from .errors import (
     WeightsError,
 )
 from .evaluation.evaluate import evaluate
+from .evaluation.rates import Rate, cost_of_evasion
+from .evaluation.redteam import redteam
 from .hardening.harden import HardenedImage, Hardener, HardeningReport, harden
 from .hashes import HashState, PerceptualHash, get_hash, hash_names, list_hashes
 from .hashes.external.black_box import black_box
@@ -65,6 +67,7 @@ __all__ = [
     "NothingToAttackError",
     "PerceptualHash",
     "Profile",
+    "Rate",
     "Reference",
     "UnusableReferenceError",
     "Variant",
@@ -75,6 +78,7 @@ __all__ = [
     "black_box",
     "calibrate",
     "command_hash",
+    "cost_of_evasion",
     "deploy",
     "evaluate",
     "get_hash",
@@ -83,6 +87,7 @@ __all__ = [
     "list_hashes",
     "load_image",
     "match",
+    "redteam",
     "transforms",
     "verify",
 ]

@@ -1,18 +1,18 @@
-"""Every error DualShield raises on purpose.
+"""All exceptions that DualShield raises deliberately.
 
     DualShieldError            exit code
-    ├── InputError                 2      something the caller gave us is wrong
-    │   ├── ImageError             2      a file that cannot become a canonical image
-    │   ├── CodeError              2      a hash code that does not fit the hash
-    │   ├── UnusableReferenceError 2      a kept reference that is damaged, or of another deployment
-    │   ├── CardError              2      a hash card (YAML) or the model it names is wrong
-    │   ├── WeightsError           2      a checkpoint that is not what it was given as
-    │   └── NothingToAttackError   2      a pair that is already decided as an attack would have it
-    └── MissingError               3      something that has to be installed or downloaded first
+    ├── InputError                 2      invalid input from the caller
+    │   ├── ImageError             2      an image that cannot be decoded
+    │   ├── CodeError              2      a hash code of the wrong length or alphabet
+    │   ├── UnusableReferenceError 2      a stored reference that is damaged or from another deployment
+    │   ├── CardError              2      an invalid hash card (YAML), or its model file
+    │   ├── WeightsError           2      a checkpoint that is damaged, unsafe or of another model
+    │   └── NothingToAttackError   2      a pair whose decision is already the attack's goal
+    └── MissingError               3      something to install or download first
         ├── MissingWeightsError    3
         └── MissingDependencyError 3
 
-The message is one line: what was wrong, with which input, what to do next.
+Each message is one line: which input is wrong, why, and what to do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What the command line tells its caller."""
+    """Exit codes of the command line."""
 
     DONE = 0
     CONDITION = 1
@@ -30,17 +30,17 @@ class ExitCode(IntEnum):
 
 
 class DualShieldError(Exception):
-    """Base of all deliberate errors; never raised itself."""
+    """Base class of all DualShield errors; not raised directly."""
 
     exit_code = ExitCode.BAD_INPUT
 
 
 class InputError(DualShieldError):
-    """A parameter or file given by the caller cannot be used."""
+    """A parameter or file from the caller cannot be used."""
 
 
 class ImageError(InputError):
-    """A file that cannot be decoded into a canonical image."""
+    """An image that cannot be decoded."""
 
 
 class CodeError(InputError):
@@ -48,11 +48,11 @@ class CodeError(InputError):
 
 
 class UnusableReferenceError(InputError):
-    """A kept reference that is damaged, or was enrolled for another hash or configuration."""
+    """A stored reference that is damaged, or was enrolled for another hash or configuration."""
 
 
 class CardError(InputError):
-    """A hash card with a missing, unknown or impossible field."""
+    """A hash card with a missing, unknown or invalid field, or an unusable model."""
 
 
 class WeightsError(InputError):
@@ -60,17 +60,17 @@ class WeightsError(InputError):
 
 
 class NothingToAttackError(InputError):
-    """A pair that does not match cannot be evaded, one that matches cannot be made to collide."""
+    """The pair's decision is already the attack's goal: evasion needs a match, collision a non-match."""
 
 
 class MissingError(DualShieldError):
-    """Something DualShield needs is not on this machine."""
+    """Something that DualShield needs is not installed or downloaded."""
 
     exit_code = ExitCode.MISSING
 
 
 class MissingWeightsError(MissingError):
-    """A hash without its trained weights; it is never run with random ones."""
+    """The trained weights of a hash are missing; random weights are never used."""
 
 
 class MissingDependencyError(MissingError):

@@ -1,4 +1,4 @@
-"""The contract test of a hash, to inherit: whoever adds a hash gets the whole suite.
+"""A pytest suite that every hash must pass; subclass it to test your own hash.
 
     from dualshield.testing import HashContract
     import my_package
@@ -7,7 +7,7 @@
         def load(self):
             return my_package.load()
 
-Needs pytest; uses generated images only.
+Needs pytest. All test images are generated.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ __all__ = ["HashContract", "natural_image"]
 
 
 class HashContract(ABC):
-    """Subclass it under a name that starts with Test, and say how the hash is loaded."""
+    """Subclass with a name that starts with Test, and implement ``load``."""
 
     seeds = (1, 2, 3)
 
     @abstractmethod
     def load(self) -> PerceptualHash:
-        """The hash under test."""
+        """Return the hash under test."""
 
     @property
     def hash(self) -> PerceptualHash:
-        """Loaded once per class."""
+        """The hash under test, loaded once per class."""
         cls = type(self)
         if "_loaded" not in cls.__dict__:
             cls._loaded = self.load()  # type: ignore[attr-defined]
@@ -123,7 +123,7 @@ class HashContract(ABC):
                 assert bit_error_rate(code, again) <= self.hash.threshold
 
     def test_core_noise_has_the_law_of_pixel_noise(self) -> None:
-        """The two ways of drawing `linear` noise: on 786,432 pixels, and on the core."""
+        """Compare the two ways of drawing `linear` noise: on 786,432 pixels, and on the core."""
         front_end, sigma, draws = self.hash.front_end, 0.3, 60
         pixels = self._images()[0].pixels
         source = GaussianSource.from_seed(11)

@@ -84,7 +84,7 @@ def test_pgd_beats_the_plain_hash(toy_hash: PerceptualHash, photo: CanonicalImag
 def test_pgd_on_a_batch_of_pairs_is_pgd_on_each(toy_hash: PerceptualHash, photos: list[CanonicalImage]) -> None:
     pairs = [CanonicalImage(to_8bit(photo.pixels), photo.name) for photo in photos[:3]]
     victims = [Victim.plain(toy_hash, pair) for pair in pairs]
-    together = pgd.attack_many(victims, pairs, AttackBudget(20.0), steps=12, restarts=2)
+    together = pgd.Pgd(steps=12, restarts=2).run_many(victims, pairs, AttackBudget(20.0))
     for victim, pair, result in zip(victims, pairs, together, strict=True):
         alone = pgd.attack(victim, pair, AttackBudget(20.0), steps=12, restarts=2)
         assert (alone.success, alone.steps) == (result.success, result.steps)
@@ -94,7 +94,7 @@ def test_pgd_on_a_batch_of_pairs_is_pgd_on_each(toy_hash: PerceptualHash, photos
         check(result, pair, 20.0)
     other = replace(toy_hash, name="other")
     with pytest.raises(InputError, match="one hash at a time"):
-        pgd.attack_many([victims[0], Victim.plain(other, pairs[1])], pairs[:2], AttackBudget(20.0))
+        pgd.attack.run_many([victims[0], Victim.plain(other, pairs[1])], pairs[:2], AttackBudget(20.0))
 
 
 def test_pgd_cannot_win_with_next_to_nothing(toy_hash: PerceptualHash, photo: CanonicalImage) -> None:

@@ -158,7 +158,7 @@ def test_a_native_rule_is_attacked_by_queries_alone(
     assert abs(victim.score(photo.pixels)) < victim.boundary == 0.3
     assert victim.score(photo.pixels.flip(2)) > victim.boundary
     assert nes.attack(victim, photo, AttackBudget(10.0), max_queries=40).queries == 33
-    with pytest.raises(InputError, match="the native rule of toy compares no bits, which is what hardening"):
+    with pytest.raises(InputError, match="the native rule of toy compares no bits, but hardening works on bits"):
         Defence(deployment, "both")
 
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from dualshield.attacks import collision, eot, nes, pgd, redteam
+from dualshield.attacks import collision, eot, nes, pgd
 from dualshield.attacks.defence import DECISION_DRAWS, Defence
 from dualshield.attacks.joint_victim import JointVictim
 from dualshield.attacks.objective import combined_direction
-from dualshield.attacks.redteam import Plan
 from dualshield.attacks.result import AttackBudget, AttackResult
 from dualshield.attacks.victim import Target, Victim
 from dualshield.errors import InputError
@@ -133,15 +129,14 @@ def test_pgd_on_a_batch_of_joint_pairs(
     toy_hash: PerceptualHash, network_hash: PerceptualHash, photo: CanonicalImage, other: CanonicalImage
 ) -> None:
     pairs = [photo, other]
-    results = pgd.attack_many(
-        [plain(p, toy_hash, network_hash) for p in pairs], pairs, AttackBudget(40.0), steps=40, restarts=2
-    )
+    victims = [plain(p, toy_hash, network_hash) for p in pairs]
+    results = pgd.Pgd(steps=40, restarts=2).run_many(victims, pairs, AttackBudget(40.0))
     for pair, result in zip(pairs, results, strict=True):
         check(result, pair)
         assert result.success
         assert said(plain(pair, toy_hash, network_hash), result) == [Decision.NO_MATCH] * 2
     with pytest.raises(InputError, match="one hash at a time"):
-        pgd.attack_many([plain(photo, toy_hash, network_hash), plain(other, toy_hash)], pairs, AttackBudget(40.0))
+        pgd.attack.run_many([plain(photo, toy_hash, network_hash), plain(other, toy_hash)], pairs, AttackBudget(40.0))
 
 
 # -- the service --------------------------------------------------------------------------------------
@@ -282,7 +277,7 @@ def test_ours_hardens_for_all_members(
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("pdq+pdq", "different ones"),
+        ("pdq+pdq", "different hashes"),
         ("pdq+nope", "unknown hash 'nope'"),
         ("pdq+", "unknown hash ''"),
         ("+", "unknown hash ''"),
@@ -314,25 +309,3 @@ def test_a_member_without_gradient_is_named(network_hash: PerceptualHash, photo:
         with pytest.raises(InputError, match="hash frozen has no gradient"):
             attack(victim, photo, AttackBudget(10.0))
     assert nes.attack(victim, photo, AttackBudget(10.0), max_queries=40).queries == 33
-
-
-def test_a_resumed_search_gives_what_an_uninterrupted_one_gives(
-    network_name: str, photo_files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(redteam, "get_attack", lambda name: partial(eot.attack, steps=10))
-    deployment = deploy(f"pdq+{network_name}")
-    plan = Plan(deployment, ("eot-pgd",), (4.0, 8.0, 30.0), ("smoothing",), search=True, seed=5)
-    rates = redteam.run(plan, photo_files[1:2], tmp_path / "whole")
-    whole = _results(tmp_path / "whole")
-    assert rates[2].success == 1.0
-    lines = [line for line in (tmp_path / "whole").read_text().splitlines(keepends=True) if line.strip()]
-    assert len(lines) > 2
-    (tmp_path / "resumed").write_text("".join(lines[:2]))  # the settings and one record
-    resumed = redteam.run(plan, photo_files[1:2], tmp_path / "resumed")
-    assert _results(tmp_path / "resumed") == whole
-    assert [rate.success for rate in resumed] == [rate.success for rate in rates]
-
-
-def _results(journal: Path) -> list[dict[str, Any]]:
-    records = [json.loads(line) for line in journal.read_text().splitlines() if line.strip()][1:]
-    return [{**record["result"], "seconds": 0, "key": record["key"]} for record in records]

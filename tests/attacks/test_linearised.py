@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from dualshield.attacks import eot, linearised, redteam
-from dualshield.attacks.redteam import Plan
+import dualshield as ds
+from dualshield.attacks import eot, linearised
 from dualshield.attacks.result import AttackBudget
 from dualshield.attacks.victim import Victim
 from dualshield.hashes import PerceptualHash
@@ -65,8 +65,8 @@ def test_no_budget_is_too_small_or_too_large_to_try(
 
 
 def test_redteam_goes_through_a_folder_under_such_a_hash(differences: PerceptualHash, photo_files: list[Path]) -> None:
-    plan = Plan(deploy(differences, sigma=0.5), ("eot-pgd",), (20.0,), ("original",))
-    (rate,) = redteam.run(plan, photo_files)
+    deployment = deploy(differences, sigma=0.5)
+    (rate,) = ds.redteam(deployment, photo_files, methods=["eot-pgd"], budgets=[20.0], variants=["original"])
     assert (rate.images, rate.success) == (len(photo_files), 1.0)
 
 

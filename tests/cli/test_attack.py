@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from dualshield.attacks import eot, pgd
+from dualshield.attacks.eot import Eot
+from dualshield.attacks.methods import METHODS
+from dualshield.attacks.pgd import Pgd
 from dualshield.hashes import get_hash
 from dualshield.images import load_image
 from dualshield.smoothing.deploy import deploy
@@ -22,8 +24,8 @@ FIELDS = {"method", "success", "success_float", "l2", "linf", "ssim", "queries",
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    for module in (pgd, eot):
-        monkeypatch.setitem(module.attack.__kwdefaults__, "steps", 40)
+    monkeypatch.setitem(METHODS, "pgd", Pgd(steps=40))
+    monkeypatch.setitem(METHODS, "eot-pgd", Eot(steps=40))
 
 
 def test_pgd_evades_plain_pdq(photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,7 +144,7 @@ def test_several_hashes_that_cannot_be_attacked(
         for name, message in (
             ("pdq+nope", "unknown hash 'nope'"),
             ("pdq+", "unknown hash ''"),
-            ("pdq+pdq", "different ones"),
+            ("pdq+pdq", "different hashes"),
             (f"pdq+{card}", "program has no gradient"),
         ):
             assert run(*command, "--hash", name) == 2, name
@@ -164,13 +166,13 @@ def test_redteam_on_several_hashes_and_its_resume(
     assert run(*arguments, *budgets) == 0
     shown = capsys.readouterr().out
     assert "cost of evasion, original, eot-pgd: " in shown
-    assert (tmp_path / "redteam-pdq+network.journal").is_file()
+    assert (tmp_path / "redteam-pdq+network" / "results.jsonl").is_file()
 
     def never(*_: object, **__: object) -> None:
         raise AssertionError("attacked again")
 
-    monkeypatch.setattr("dualshield.attacks.redteam.get_attack", lambda name: never)
-    assert run(*arguments, *budgets, "--json") == 0
+    monkeypatch.setattr("dualshield.evaluation.parts.attacked.get_attack", lambda name: never)
+    assert run(*arguments, *budgets, "--json", "--resume") == 0
     assert [rate["success"] for rate in json.loads(capsys.readouterr().out)] == [0.0, 1.0]
 
 
@@ -190,11 +192,13 @@ def test_redteam_and_its_resume(
     def never(*_: object, **__: object) -> None:
         raise AssertionError("attacked again")
 
-    monkeypatch.setattr("dualshield.attacks.redteam.get_attack", lambda name: never)
-    assert run(*arguments, "--json") == 0
+    monkeypatch.setattr("dualshield.evaluation.parts.attacked.get_attack", lambda name: never)
+    assert run(*arguments, "--json", "--resume") == 0
     assert json.loads(capsys.readouterr().out) == rates
-    assert run(*arguments, "--against", "smoothing") == 2
-    assert "other settings" in complaint(capsys)
+    assert run(*arguments) == 2
+    assert "redteam-pdq exists already; resume that run, or choose another folder" in complaint(capsys)
+    assert run(*arguments, "--resume", "--against", "smoothing") == 2
+    assert 'redteam-pdq is a run of another configuration: variants was ["original"]' in complaint(capsys)
 
 
 def test_redteam_collides_with_the_next_image(
@@ -202,7 +206,7 @@ def test_redteam_collides_with_the_next_image(
 ) -> None:
     for file in photo_files[1:3]:
         shutil.copy(file, tmp_path)
-    arguments = ("--method", "collision", "--budget", 180, "--against", "original", "--journal", tmp_path / "journal")
+    arguments = ("--method", "collision", "--budget", 180, "--against", "original", "--out", tmp_path / "run")
     assert run("redteam", tmp_path, *arguments, "--json") == 0
     (rate,) = json.loads(capsys.readouterr().out)
     assert (rate["images"], rate["unmatched"]) == (2, 0)
@@ -220,7 +224,7 @@ def test_redteam_transforms(photo_files: list[Path], tmp_path: Path, capsys: pyt
         assert rates[variant, "flip-1"]["success"] == 1
         assert rates[variant, "jpeg-95"]["paper"]
         assert not rates[variant, "flip-1"]["paper"]
-    assert run(*arguments) == 0
+    assert run(*arguments, "--resume") == 0
     assert "flip-1 (extra)" in capsys.readouterr().out
 
 

@@ -161,9 +161,9 @@ def test_few_photos_and_a_short_grid_are_warned_of(
     assert run("calibrate", "--data", data, "-o", out, *FEW, "--grid", "32:0.1,0.2") == 0
     few, short = capsys.readouterr().err.splitlines()
     assert few.startswith(
-        "dualshield: collisions were measured on 45 pairs, which show no more than that they are below 6.45 %"
+        "dualshield: collisions were measured on 45 pairs, which only shows that they are below 6.45 %"
     )
-    assert short == "dualshield: the grid ended at sigma 0.2; larger ones may be better: --grid 32:0.1,0.2,0.3,0.4"
+    assert short == ("dualshield: the best sigma 0.2 is the largest of the grid; try a larger grid, 32:0.1,0.2,0.3,0.4")
 
 
 # -- thresholds ------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def test_a_given_profile(data: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     capsys.readouterr()
     for wrong, message in (
         (("--hash", "pdq", "--hash", "neuralhash"), "a profile is of one hash"),
-        (("--hash", "pdq+neuralhash"), "their own profile"),
+        (("--hash", "pdq+neuralhash"), "profile cannot be given for several hashes"),
         (("--protocol", "paper"), "the protocol paper has the paper's parameters: it takes no profile"),
         (("--profile", tmp_path / "gone.json"), "no such file"),
     ):

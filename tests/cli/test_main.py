@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import ast
 import errno
+import logging
 import os
 import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
+import click
 import pytest
 
 import dualshield
-from dualshield.cli.main import COMMANDS, main
+from dualshield.cli.main import COMMANDS, cli, main
+from dualshield.cli.output import progress
+from dualshield.cli.session import hint, note
 from dualshield.errors import ImageError, InputError, MissingDependencyError, MissingWeightsError
 from tests.helpers.command_line import complaint, run
 
-README = Path(__file__).parents[2] / "README.md"
+REFERENCE = Path(__file__).parents[2] / "docs" / "cli.md"
 SCRIPT = Path(sys.executable).with_name("dualshield")
 
 
@@ -32,9 +38,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_command_is_documented(name: str) -> None:
-    if not README.is_file():
-        pytest.fail("there is no README.md")
-    assert re.search(rf"\bdualshield {name}\b", README.read_text(encoding="utf-8"))
+    assert re.search(rf"\bdualshield {name}\b", REFERENCE.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
@@ -269,3 +273,91 @@ def test_a_full_disk_in_a_real_process(photo_files: list[Path]) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("dualshield: ")
     assert done.stderr.count("\n") == 1
+
+
+# -- how much is said ------------------------------------------------------------------------------
+
+
+def logging_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tell() -> list[object]:
+        logger = logging.getLogger("dualshield.hashes")
+        logger.info("a detail")
+        logger.warning("a warning")
+        hint("a hint")
+        note("a note")
+        return []
+
+    monkeypatch.setattr("dualshield.cli.hashes.list_hashes", tell)
+
+
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], {"a warning", "a hint", "a note"}),
+        (["--quiet"], set()),
+        (["-q"], set()),
+        (["--verbose"], {"a detail", "a warning", "a hint", "a note"}),
+        (["-v"], {"a detail", "a warning", "a hint", "a note"}),
+    ],
+)
+def test_quiet_and_verbose_stand_before_the_command_or_behind_it(
+    options: list[str],
+    behind: bool,
+    said: set[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    logging_command(monkeypatch)
+    assert run(*([] if behind else options), "hashes", *(options if behind else [])) == 0
+    out, err = capsys.readouterr()
+    assert {text for text in ("a detail", "a warning", "a hint", "a note") if text in out + err} == said
+    assert "a hint" not in err
+    assert "threshold" in out  # the result is always there
+
+
+@pytest.mark.parametrize("arguments", [["-q", "-v", "hashes"], ["hashes", "-q", "-v"], ["-q", "hashes", "--verbose"]])
+def test_not_quiet_and_verbose_at_once(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*arguments) == 2
+    assert "either --quiet or --verbose" in complaint(capsys)
+
+
+def test_one_call_does_not_silence_the_next(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logging_command(monkeypatch)
+    assert run("hashes", "--quiet") == 0
+    capsys.readouterr()
+    assert run("hashes") == 0
+    assert "a warning" in capsys.readouterr().err
+
+
+def test_quiet_draws_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[bool] = []
+
+    def remember() -> list[object]:
+        shown.append(not progress().disable)
+        return []
+
+    monkeypatch.setattr("dualshield.cli.output.sys.stderr", SimpleNamespace(isatty=lambda: True, write=len, flush=int))
+    monkeypatch.setattr("dualshield.cli.hashes.list_hashes", remember)
+    for options in ([], ["--quiet"]):
+        assert run("hashes", *options) == 0
+    assert shown == [True, False]
+
+
+def test_every_command_has_the_same_options_of_a_session() -> None:
+    def leaves(command: click.Command) -> Iterator[click.Command]:
+        if isinstance(command, click.Group):
+            for each in command.commands.values():
+                yield from leaves(each)
+        else:
+            yield command
+
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        for leaf in leaves(command):
+            options = [option for param in leaf.params for option in param.opts]
+            for wanted in ("--threads", "-q", "--quiet", "-v", "--verbose"):
+                assert options.count(wanted) == 1, (name, leaf.name, wanted)

@@ -8,18 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from dualshield.hashes import registry
 from dualshield.weights import CATALOGUE
-from tests.helpers.command_line import complaint, run
-from tests.helpers.toy_weights import WEIGHT, synthetic_state
+from tests.helpers.command_line import complaint, json_lines, run
+from tests.helpers.toy_weights import synthetic_state, toy_home
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("DUALSHIELD_WEIGHTS", str(tmp_path / "weights"))
-    monkeypatch.setitem(CATALOGUE, "toy-file", WEIGHT)
-    monkeypatch.setitem(registry.BUILT_IN, "toy", "tests.helpers.toy_weights")
-    return tmp_path / "weights"
+    return toy_home(tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -48,7 +44,7 @@ def test_list_as_json(home: Path, checkpoint: Path, capsys: pytest.CaptureFixtur
     assert run("weights", "import", "toy-file", checkpoint, "--json") == 0
     row = json.loads(capsys.readouterr().out)
     assert run("weights", "list", "--json") == 0
-    rows = {entry["weights"]: entry for entry in json.loads(capsys.readouterr().out)}
+    rows = {entry["weights"]: entry for entry in json_lines(capsys)}
     assert list(rows) == list(CATALOGUE)
     assert rows["toy-file"] == row
     assert (row["state"], row["hash"], row["licence"], row["problem"]) == ("imported", "toy", "MIT", None)
@@ -83,7 +79,7 @@ def test_verify_finds_damage(home: Path, checkpoint: Path, capsys: pytest.Captur
     assert run("weights", "verify") == 3
     assert "toy-file: weights toy-file: " in capsys.readouterr().out
     assert run("weights", "verify", "--json") == 3
-    (row,) = json.loads(capsys.readouterr().out)
+    (row,) = json_lines(capsys)
     assert row["state"] == "damaged"
     assert "has changed since it was imported" in row["problem"]
 

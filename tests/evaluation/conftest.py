@@ -1,4 +1,4 @@
-"""Folders of photos, and a protocol small enough to run."""
+"""Folders of photos, a protocol small enough to run, and the extra metrics with and without their networks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
-from dualshield.attacks import eot, nes, pgd
+from dualshield.attacks.eot import Eot
+from dualshield.attacks.methods import METHODS
+from dualshield.attacks.nes import Nes
+from dualshield.attacks.pgd import Pgd
+from dualshield.evaluation.metrics import fid, lpips
 from dualshield.evaluation.parts import transformed
 from dualshield.evaluation.plan.protocol import PROTOCOLS, Protocol
 from dualshield.transforms import parse
@@ -44,7 +49,34 @@ def copied(files: list[Path], folder: Path) -> Path:
 def quick() -> Iterator[None]:
     """Attacks of a few steps, few transformations; for this folder only, so not for the whole session."""
     with pytest.MonkeyPatch.context() as patch:
-        for module, name, value in ((pgd, "steps", 6), (pgd, "restarts", 1), (eot, "steps", 6), (nes, "steps", 1)):
-            patch.setitem(module.attack.__kwdefaults__, name, value)
+        for name, attack in (("pgd", Pgd(steps=6, restarts=1)), ("eot-pgd", Eot(steps=6)), ("nes", Nes(steps=1))):
+            patch.setitem(METHODS, name, attack)
         patch.setattr(transformed, "ALL_TRANSFORMS", tuple(map(parse, ("jpeg-95", "noise-0.01", "flip-1"))))
         yield
+
+
+class Distance:
+    """In place of LPIPS."""
+
+    def distance(self, image: torch.Tensor, other: torch.Tensor) -> float:
+        return float((image - other).abs().mean())
+
+
+class Features:
+    """In place of Inception."""
+
+    def features(self, pixels: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.adaptive_avg_pool2d(pixels, 2).flatten(1)
+
+
+@pytest.fixture
+def extras(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lpips, "load", Distance)
+    monkeypatch.setattr(fid, "load", Features)
+    monkeypatch.setattr(fid, "distance", lambda a, b: float((a - b).abs().sum()))
+
+
+@pytest.fixture
+def no_extras(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lpips, "load", lambda: None)
+    monkeypatch.setattr(fid, "load", lambda: None)

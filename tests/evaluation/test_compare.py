@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dualshield.evaluation.compare import Line, compare
+from dualshield.evaluation.compare import Line, _order, compare
 from dualshield.evaluation.intervals import bootstrap_difference, bootstrap_mean, fisher, mcnemar
 from dualshield.evaluation.run.records import CONFIG, RESULTS, Run
 from tests.helpers.command_line import complaint, run
@@ -158,3 +158,16 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     for folder in (tmp_path / "missing", tmp_path):
         assert run("compare", first, folder) == 2
         assert "not a run folder" in complaint(capsys)
+
+
+def test_lines_are_sorted_by_hash_variant_metric_and_budget() -> None:
+    names = [
+        ("pdq", "both", "adaptive success at 90"),
+        ("pdq", "original", "collisions"),
+        ("pdq", "both", "adaptive success at 5"),
+        ("efflite", "both", "whitebox success at 40"),
+        ("pdq", "smoothing", "certified radius, identity"),
+        ("pdq", "both", "certified radius, identity"),
+        ("pdq", "unknown", "something else"),
+    ]
+    assert sorted(names, key=_order) == [names[3], names[1], names[4], names[5], names[2], names[0], names[6]]

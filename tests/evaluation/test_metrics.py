@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dualshield.attacks.redteam import Rate, cost_of_evasion
 from dualshield.evaluation.intervals import wilson
+from dualshield.evaluation.rates import Rate, cost_of_evasion
 from dualshield.evaluation.report import figures as metrics
 from dualshield.evaluation.report.figures import Figure, Results
 from dualshield.evaluation.run.records import Key, Record, Run

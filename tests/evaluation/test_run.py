@@ -1,62 +1,24 @@
-"""Whole runs: what they leave behind, and that nothing is lost or different when they are interrupted."""
+"""Whole runs: what they leave behind, and that nothing is lost or different when they are killed."""
 
 from __future__ import annotations
 
-import errno
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from dualshield.attacks.defence import Defence
-from dualshield.errors import InputError
-from dualshield.evaluation.metrics import fid, lpips
-from dualshield.evaluation.plan.plan import Plan, label
+from dualshield.evaluation.plan.plan import Plan
 from dualshield.evaluation.plan.protocol import Protocol
-from dualshield.evaluation.report import method
-from dualshield.evaluation.report.figures import Results
-from dualshield.evaluation.run.merge import merge
-from dualshield.evaluation.run.records import CONFIG, RESULTS, Key, Run
-from dualshield.evaluation.run.run import Summary, run_plan
+from dualshield.evaluation.run.records import CONFIG, RESULTS, Key
+from dualshield.evaluation.run.run import run_plan
 from dualshield.hardening.harden import Hardener
-from dualshield.hashes import PerceptualHash
 from dualshield.images import CanonicalImage, load_image
 from dualshield.smoothing.deploy import deploy
-from dualshield.smoothing.deployment import Deployment
+from tests.helpers.cheap_run import cheap
 from tests.helpers.interrupted import Killed, killed_at, results
-
-CHEAP = ("certified", "collisions")
-
-
-class Distance:
-    """In place of LPIPS."""
-
-    def distance(self, image: torch.Tensor, other: torch.Tensor) -> float:
-        return float((image - other).abs().mean())
-
-
-class Features:
-    """In place of Inception."""
-
-    def features(self, pixels: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.adaptive_avg_pool2d(pixels, 2).flatten(1)
-
-
-@pytest.fixture
-def extras(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lpips, "load", Distance)
-    monkeypatch.setattr(fid, "load", Features)
-    monkeypatch.setattr(fid, "distance", lambda a, b: float((a - b).abs().sum()))
-
-
-@pytest.fixture
-def no_extras(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lpips, "load", lambda: None)
-    monkeypatch.setattr(fid, "load", lambda: None)
 
 
 def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
@@ -172,175 +134,6 @@ def test_what_hardening_left_alone_is_not_measured_twice(
     assert results(run) == whole
 
 
-def cheap(data: Path, out: Path, small: Protocol, **options: Any) -> Summary:
-    plan = Plan((deploy("pdq"),), ("original", "smoothing"), CHEAP, small, 3)
-    return run_plan(replace(plan, **options.pop("plan", {})), [data], out, **options)
-
-
-def test_a_finished_run_is_not_done_again(
-    data: Path, tmp_path: Path, small: Protocol, no_extras: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "run"
-    first = cheap(data, out, small)
-    before = (out / RESULTS).read_bytes()
-
-    def never(*_: object, **__: object) -> None:
-        raise AssertionError("worked again")
-
-    monkeypatch.setattr(Defence, "__init__", never)
-    monkeypatch.setattr(Deployment, "enroll", never)
-    assert cheap(data, out, small, resume=True) == first
-    assert (out / RESULTS).read_bytes() == before
-
-
-def test_a_run_that_grew_equals_one_of_its_size(data: Path, tmp_path: Path, small: Protocol, extras: None) -> None:
-    """More images, and more of them attacked. Collisions and FID of the smaller run are of no use any more."""
-    plan = Plan((deploy("pdq"),), ("both",), ("whitebox", "collisions", "quality"), small, 3, attack_limit=2)
-    run_plan(plan, [data], tmp_path / "whole")
-    whole = results(tmp_path / "whole")
-
-    out = tmp_path / "grown"
-    run_plan(replace(plan, limit=2, attack_limit=1), [data], out)
-    small_run = results(out)
-    with pytest.raises(Killed):
-        run_plan(plan, [data], out, resume=True, progress=killed_at(4))
-    begun = results(out)
-    kept = {key: result for key, result in small_run.items() if key.part in ("whitebox", "quality")}
-    assert kept.items() <= begun.items()
-    assert not any(key.part in ("collisions", "fid") for key in begun)
-    run_plan(plan, [data], out, resume=True)
-    assert results(out) == whole
-    sets = [key for key in small_run if key.part in ("collisions", "fid") and key in whole]
-    assert any(small_run[key] != whole[key] for key in sets)
-    with pytest.raises(InputError, match="only the limits may grow"):
-        run_plan(replace(plan, attack_limit=1), [data], out, resume=True)
-    (data / "a_first.png").write_bytes((data / "chelsea.png").read_bytes())  # others change their places
-    with pytest.raises(InputError, match=r"data.photos.a_first.png was null"):
-        run_plan(replace(plan, limit=4), [data], out, resume=True)
-
-
-def test_runs_on_parts_of_the_images_are_one_large_run(
-    data: Path, tmp_path: Path, small: Protocol, extras: None
-) -> None:
-    """The first image of a folder is transformed, two are attacked, wherever a run begins."""
-    plan = Plan((deploy("pdq"),), ("original", "both"), ("certified", "whitebox", "transforms", "quality"), small, 3)
-    plan = replace(plan, attack_limit=2)
-    run_plan(plan, [data], tmp_path / "whole")
-    parts = [tmp_path / "first", tmp_path / "second"]
-    run_plan(replace(plan, limit=1), [data], parts[0])
-    run_plan(replace(plan, limit=2, skip=1), [data], parts[1])
-    merged, whole = merge([Run.open(part) for part in parts]), Run.open(tmp_path / "whole")
-    found = {record.key: {**record.result, "seconds": None} for record in merged.records}
-    assert len(found) == len(merged.records)
-    assert found == {key: result for key, result in results(tmp_path / "whole").items() if key.part != "fid"}
-    assert merged.config["data"] == whole.config["data"]
-    coverage = [method.describe(run, Results(run)).coverage for run in (merged, whole)]
-    assert coverage[0] == coverage[1]
-    assert all(entry.done == entry.expected for entry in coverage[0])
-
-
-def test_a_run_from_before_images_could_be_left_out_goes_on(
-    data: Path, tmp_path: Path, small: Protocol, no_extras: None
-) -> None:
-    first = cheap(data, tmp_path / "run", small)
-    file = tmp_path / "run" / CONFIG
-    config = json.loads(file.read_text())
-    del config["skip"]
-    file.write_text(json.dumps(config))
-    assert cheap(data, tmp_path / "run", small, resume=True) == first
-    with pytest.raises(InputError, match="skip was 0, now 1"):
-        cheap(data, tmp_path / "run", small, resume=True, plan={"skip": 1})
-
-
-def test_a_run_of_another_configuration_is_refused(
-    data: Path, tmp_path: Path, small: Protocol, no_extras: None, photo_files: list[Path]
-) -> None:
-    out = tmp_path / "run"
-    cheap(data, out, small, plan={"parts": ("collisions",), "variants": ("original",)})
-    settings: dict[str, Any] = {"parts": ("collisions",), "variants": ("original",)}
-    with pytest.raises(InputError, match="exists already; resume that run"):
-        cheap(data, out, small, plan=settings)
-    for change, message in (
-        ({"seed": 1}, "seed was 2026, now 1"),
-        ({"limit": 2}, "data.photos.coffee.png was"),
-        ({"parts": CHEAP}, "parts was"),
-        ({"variants": ("smoothing",)}, "variants was"),
-        ({"protocol": replace(small, collision_pairs=1)}, "parameters.collision_pairs was 2, now 1"),
-        ({"keep_images": True}, "keep_images was false, now true"),
-    ):
-        with pytest.raises(InputError, match=message):
-            cheap(data, out, small, plan={**settings, **change}, resume=True)
-    shutil.copy(photo_files[4], data / "coffee.png")
-    with pytest.raises(InputError, match=r"data.photos.coffee.png was \"\w+\", now"):
-        cheap(data, out, small, plan=settings, resume=True)
-
-
-def test_folders_that_are_no_runs_are_left_alone(data: Path, tmp_path: Path, small: Protocol, no_extras: None) -> None:
-    for resume in (False, True):
-        with pytest.raises(InputError, match="photos"):
-            cheap(data, data, small, resume=resume)
-        with pytest.raises(InputError, match="astronaut"):
-            cheap(data, data / "astronaut.png", small, resume=resume)
-    assert sorted(file.name for file in data.iterdir()) == ["astronaut.png", "chelsea.png", "coffee.png"]
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / CONFIG).write_text("{")
-    with pytest.raises(InputError, match="cannot be read"):
-        cheap(data, tmp_path / "broken", small, resume=True)
-
-
-def test_two_processes_do_not_work_on_one_run(data: Path, tmp_path: Path, small: Protocol, no_extras: None) -> None:
-    """The second would clear away what the first one just found."""
-    out = tmp_path / "run"
-
-    def meanwhile(what: str, done: int, total: int, left: float | None) -> None:
-        if done == 2 and left is not None:
-            with pytest.raises(InputError, match="another process works on"):
-                cheap(data, out, small, resume=True, plan={"limit": 4})
-
-    first = cheap(data, out, small, progress=meanwhile)
-    assert len(results(out)) == first.records
-    cheap(data, out, small, resume=True)  # it is free again
-
-
-def test_a_full_disk_loses_nothing(
-    data: Path, tmp_path: Path, small: Protocol, no_extras: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cheap(data, tmp_path / "whole", small)
-    out = tmp_path / "run"
-    opened = Path.open
-
-    class Full:
-        """A disk with room for two and a half lines."""
-
-        def __init__(self, file: Any) -> None:
-            self.file, self.lines = file, 0
-
-        def write(self, text: str) -> None:
-            self.lines += 1
-            self.file.write(text if self.lines <= 2 else text[:30])
-            if self.lines > 2:
-                self.file.flush()
-                raise OSError(errno.ENOSPC, "No space left on device")
-
-        def flush(self) -> None:
-            self.file.flush()
-
-        def close(self) -> None:
-            self.file.close()
-
-    def full(path: Path, *arguments: Any, **options: Any) -> Any:
-        file = opened(path, *arguments, **options)
-        return Full(file) if path.name == RESULTS and "a" in arguments else file
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "open", full)
-        with pytest.raises(InputError, match="No space left on device; all before is kept"):
-            cheap(data, out, small)
-    assert len(results(out)) == 2
-    cheap(data, out, small, resume=True)
-    assert results(out) == results(tmp_path / "whole")
-
-
 def test_the_configuration_says_what_was_run_and_not_where(
     data: Path, tmp_path: Path, small: Protocol, no_extras: None
 ) -> None:
@@ -374,54 +167,6 @@ def test_what_no_extra_measures_is_null(data: Path, tmp_path: Path, small: Proto
         "quality": None,
         "fid": None,
     }
-
-
-def test_plans_are_checked(toy_hash: PerceptualHash) -> None:
-    pdq = deploy("pdq")
-    for options, message in (
-        ({"deployments": ()}, "no hash"),
-        ({"deployments": ("pdq",)}, r"takes deployments, as from deploy\('pdq'\), not str"),
-        ({"deployments": (pdq, deploy("pdq", n=7))}, "two hashes are called 'pdq'"),
-        ({"deployments": (pdq, deploy(toy_hash, sigma=1.0, device="cpu:0"))}, "on one device"),
-        ({"variants": ("both", "nope")}, "unknown variant 'nope'"),
-        ({"variants": ()}, "no variant"),
-        ({"variants": ("both", "both")}, "given twice"),
-        ({"parts": ("magic",)}, "unknown part 'magic'"),
-        ({"seed": -1}, "seed -1"),
-    ):
-        with pytest.raises(InputError, match=message):
-            Plan(**{"deployments": (pdq,), **options})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [("my hash", "my_hash"), ("../../evil/..", "_.._evil_.."), ("...", "_"), ("ünï-1.0", "ünï-1.0")],
-)
-def test_whatever_a_hash_is_called_its_results_have_a_file_name(
-    name: str, expected: str, toy_hash: PerceptualHash
-) -> None:
-    assert label(deploy(replace(toy_hash, name=name), sigma=1.0)) == expected
-
-
-def test_hashes_that_decide_together_are_called_together() -> None:
-    assert label(deploy("pdq+neuralhash")) == "pdq+neuralhash"
-
-
-def test_the_time_left_is_known_as_soon_as_a_run_is_resumed(
-    data: Path, tmp_path: Path, small: Protocol, no_extras: None
-) -> None:
-    plan = Plan((deploy("pdq"),), ("smoothing",), ("certified",), small, limit=3)
-    with pytest.raises(Killed):
-        run_plan(plan, [data], tmp_path / "run", progress=killed_at(2))
-    told: list[float | None] = []
-
-    def listen(what: str, done: int, total: int, left: float | None) -> None:
-        if "certified" in what:
-            told.append(left)
-
-    run_plan(plan, [data], tmp_path / "run", resume=True, progress=listen)
-    assert told
-    assert told[0] is not None
 
 
 def test_hashes_that_decide_together_are_certified_together(

@@ -194,7 +194,7 @@ def test_a_bit_is_an_output_above_one_half() -> None:
 
 
 def test_only_some_hashes_have_a_rule_of_their_own() -> None:
-    with pytest.raises(InputError, match="hash pdq has no rule of its own"):
+    with pytest.raises(InputError, match="hash pdq has no native rule"):
         get_hash("pdq").with_rule("native")
     with pytest.raises(InputError, match="unknown rule 'cosine': use one of hamming, native"):
         get_hash("pdq").with_rule("cosine")

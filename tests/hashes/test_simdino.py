@@ -206,10 +206,10 @@ def fields(**changes: Any) -> dict[str, Any]:
         ({"extra": np.zeros(3)}, "extra"),
         ({"mean": np.array([{"code": 1}], dtype=object)}, "not a readable .npz file .*allow_pickle"),
         ({"mean": np.full(128, np.nan, np.float32)}, "finite"),
-        ({"mean": np.zeros(127, np.float32)}, "do not make 8 bits"),
+        ({"mean": np.zeros(127, np.float32)}, "do not give 8 bits"),
         ({"mean": np.zeros(128)}, "holds float64"),
-        ({"bits": np.asarray(9)}, "do not make 9 bits"),
-        ({"bits": np.asarray(0)}, "do not make 0 bits"),
+        ({"bits": np.asarray(9)}, "do not give 9 bits"),
+        ({"bits": np.asarray(0)}, "do not give 0 bits"),
         ({"bits": np.asarray("8")}, "'bits' holds str"),
         ({"backbone": np.asarray(8)}, "'backbone' holds int"),
         ({"seed": np.zeros(3, np.float32)}, "'seed' holds Tensor"),
@@ -238,7 +238,7 @@ def test_damaged_projections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             for name in Projection.__dataclass_fields__:
                 archive.writestr(f"{name}.npy", bytes(1 << 18))
-        with pytest.raises(WeightsError, match="would unfold to"):
+        with pytest.raises(WeightsError, match="would expand to"):
             import_weights("simdino-projection", file)
         assert [state.weight.name for state in states() if state.stored] == ["simdino-projection"]
 

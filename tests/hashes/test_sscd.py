@@ -311,7 +311,7 @@ def test_nan_and_frozen(tmp_path: Path) -> None:
     net = sscd_net(tiny_variants()["sscd"])
     traced = torch.jit.trace(net.eval(), torch.rand(1, 3, 64, 64))  # type: ignore[no-untyped-call]
     torch.jit.freeze(traced).save(str(tmp_path / "frozen.pt"))
-    with pytest.raises(WeightsError, match=r"frozen\.pt: a frozen module.*use the file with a state_dict"):
+    with pytest.raises(WeightsError, match=r"frozen\.pt: a frozen module.*use a file with a state_dict"):
         read_script_state(tmp_path / "frozen.pt", "sscd")
     with torch.no_grad():
         net.backbone.fc.bias[3] = torch.nan

@@ -7,13 +7,14 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from dualshield.errors import MissingWeightsError, WeightsError
+from dualshield.errors import MissingWeightsError
 from dualshield.hashes import PerceptualHash, get_hash
 from dualshield.hashes.networks.vit import ViTShape
 from dualshield.hashes.zoo import vit2hash
 from dualshield.images import FrontEnd
 from dualshield.testing import HashContract, natural_image
 from tests.helpers.synthetic_transformers import (
+    Small,
     State,
     google_layout,
     imported,
@@ -25,13 +26,14 @@ from tests.helpers.synthetic_transformers import (
 )
 
 TINY = ViTShape(128, 2, 16, side=64)
+SMALL = Small("vit2hash", vit2hash, TINY)
 BITS = 32
 
 
 def checkpoint() -> State:
     """Its bias is such that the bits of a few images are about as often 1 as 0."""
     state = synthetic(vit2hash_layout(TINY, BITS), seed=2)
-    net = built(state | {"encoder.bias": torch.zeros(BITS)})
+    net = SMALL.build(state | {"encoder.bias": torch.zeros(BITS)})
     pixels = torch.stack([natural_image(seed).pixels for seed in range(1, 7)])
     with torch.no_grad():
         return state | {"encoder.bias": -net(front_end(64)(pixels)).mean(0)}
@@ -41,38 +43,25 @@ def front_end(side: int) -> FrontEnd:
     return FrontEnd.identity().resize(side, side).normalise((0.5,) * 3, (0.5,) * 3)
 
 
-def built(state: State) -> vit2hash.ViT2Hash:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vit2hash, "SHAPE", TINY)
-        return vit2hash.build(state, "synthetic.pt")
-
-
-def loaded(state: State) -> PerceptualHash:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vit2hash, "SHAPE", TINY)
-        with imported(vit2hash=state):
-            return get_hash("vit2hash")
-
-
 class TestViT2Hash(HashContract):
     def load(self) -> PerceptualHash:
-        return loaded(checkpoint())
+        return SMALL.load(checkpoint())
 
 
 def test_margins_are_the_encoder_of_the_student() -> None:
     """Neither the teacher nor the batch norm nor the classifier has a say."""
     state = checkpoint()
     pixels = natural_image(1).pixels
-    hash_ = loaded(state)
+    hash_ = SMALL.load(state)
     assert hash_.bits == BITS
     with torch.no_grad():
-        features = built(state).vit(front_end(64)(pixels[None]))[0]
+        features = SMALL.build(state).vit(front_end(64)(pixels[None]))[0]
     expected = state["encoder.weight"] @ features + state["encoder.bias"]
     torch.testing.assert_close(hash_.margins(pixels[None])[0], expected, atol=1e-5, rtol=0)
     unused = ("teacher.", "hash_norm.", "vit.head.")
     assert sum(key.startswith(unused) for key in state) > 40
     without = {key: value for key, value in state.items() if not key.startswith(unused)}
-    assert torch.equal(loaded(without).margins(pixels[None]), hash_.margins(pixels[None]))
+    assert torch.equal(SMALL.load(without).margins(pixels[None]), hash_.margins(pixels[None]))
 
 
 def test_the_real_layout_is_taken() -> None:
@@ -103,9 +92,7 @@ def test_the_real_layout_is_taken() -> None:
 def test_other_checkpoints_are_refused(change: Callable[[State], object], match: str) -> None:
     state = synthetic(vit2hash_layout(TINY, BITS))
     change(state)
-    with pytest.raises(WeightsError, match=match) as caught:
-        loaded(state)
-    assert str(caught.value).startswith("hash vit2hash: synthetic.bin: ")
+    SMALL.refuses(state, match)
 
 
 def test_what_is_missing_is_named() -> None:

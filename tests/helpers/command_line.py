@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from dualshield.cli.main import main
@@ -22,3 +25,8 @@ def complaint(capsys: pytest.CaptureFixture[str]) -> str:
     assert err.endswith("\n")
     assert err.count("\n") == 1
     return err
+
+
+def json_lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """The objects on stdout, one per line."""
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -63,25 +63,27 @@ def spread(net: nn.Module, last: nn.Linear, front_end: FrontEnd, middle: float, 
     last.bias.copy_(middle - outputs.mean(0) * factor)
 
 
+def spread_bits(net: c_pdq.CPdqNet) -> c_pdq.CPdqNet:
+    """The same network, with bits that are about as often 1 as 0."""
+    last = net[21]
+    assert isinstance(last, nn.Linear)
+    spread(net, last, FrontEnd.identity().grey().resize(28, 28), 0.5, 0.5)
+    return net
+
+
 def calm(net: c_pdq.CPdqNet) -> c_pdq.CPdqNet:
     """The same network with weights so small that intervals do not grow, as certifiable training leaves them."""
     with torch.no_grad():
         for layer in net.modules():
             if isinstance(layer, nn.Conv2d | nn.Linear):
                 layer.weight.div_(layer.weight.abs().flatten(1).sum(1).view(-1, *[1] * (layer.weight.ndim - 1)))
-    last = net[21]
-    assert isinstance(last, nn.Linear)
-    spread(net, last, FrontEnd.identity().grey().resize(28, 28), 0.5, 0.5)
-    return net
+    return spread_bits(net)
 
 
 def c_pdq_net(seed: int = 0) -> c_pdq.CPdqNet:
     net = c_pdq.CPdqNet()
     randomise(net, seed)
-    last = net[21]
-    assert isinstance(last, nn.Linear)
-    spread(net, last, FrontEnd.identity().grey().resize(28, 28), 0.5, 0.5)
-    return net
+    return spread_bits(net)
 
 
 def c_pdna_net(seed: int = 0) -> c_pdna.CPdnaNet:

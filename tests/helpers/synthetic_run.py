@@ -62,12 +62,22 @@ def write(
         "parts": list(parts),
         "seed": 2026,
         "date": "2026-11-16",
+        "expected": _expected(lines),
     }
     (folder / CONFIG).write_text(json.dumps({**settings, **(config or {})}), encoding="utf-8")
     for dataset in datasets if gallery else ():
         for index, image in enumerate(names[:gallery]):
             _pictures(folder, hashes, variants, dataset, image, side, index)
     return folder
+
+
+def _expected(lines: Sequence[Line]) -> dict[str, dict[str, dict[str, int]]]:
+    """Records by part, hash and variant, as a run counts them before it begins."""
+    counts: dict[str, dict[str, dict[str, int]]] = {}
+    for (part, name, variant, *_), _ in lines:
+        of = counts.setdefault(part, {}).setdefault(name, {})
+        of[variant] = of.get(variant, 0) + 1
+    return counts
 
 
 def _records(

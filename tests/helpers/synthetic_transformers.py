@@ -8,14 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 
 from dualshield._common.folders import weights_folder
+from dualshield.errors import WeightsError
+from dualshield.hashes import PerceptualHash, get_hash
 from dualshield.hashes.import_weights import import_weights
 from dualshield.hashes.networks.nest import NestShape
 from dualshield.hashes.networks.vit import ViTShape
@@ -151,3 +155,29 @@ def keep(name: str, content: Any, where: Path) -> None:
     else:
         torch.save(content, file)
     import_weights(name, file)
+
+
+@dataclass(frozen=True)
+class Small:
+    """A hash of the zoo whose network is of another shape than the authors', small enough for tests."""
+
+    name: str
+    module: ModuleType
+    shape: NestShape | ViTShape
+
+    def build(self, state: State) -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self.module, "SHAPE", self.shape)
+            return self.module.build(state, "synthetic.pt")
+
+    def load(self, state: State) -> PerceptualHash:
+        """By way of the store."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self.module, "SHAPE", self.shape)
+            with imported(**{self.name: state}):
+                return get_hash(self.name)
+
+    def refuses(self, state: State, match: str) -> None:
+        with pytest.raises(WeightsError, match=match) as caught:
+            self.load(state)
+        assert str(caught.value).startswith(f"hash {self.name}: synthetic.bin: ")

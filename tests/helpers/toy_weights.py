@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
 
+from dualshield.hashes import registry
 from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images import FrontEnd
-from dualshield.weights import WeightFile, find, load_strict, read_state
+from dualshield.weights import CATALOGUE, WeightFile, find, load_strict, read_state
 
 WEIGHT = WeightFile(
     name="toy-file",
@@ -20,6 +23,14 @@ WEIGHT = WeightFile(
     note="the small one",
     megabytes=1,
 )
+
+
+def toy_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder of weights, a catalogue with one file more, and the hash that it is for."""
+    monkeypatch.setenv("DUALSHIELD_WEIGHTS", str(folder / "weights"))
+    monkeypatch.setitem(CATALOGUE, "toy-file", WEIGHT)
+    monkeypatch.setitem(registry.BUILT_IN, "toy", "tests.helpers.toy_weights")
+    return folder / "weights"
 
 
 def synthetic_state(seed: int = 0) -> dict[str, torch.Tensor]:

@@ -1,1 +1,1 @@
-"""Small helpers that all rooms share; nothing here is public."""
+"""Small private helpers shared by all packages."""

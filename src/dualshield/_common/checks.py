@@ -1,4 +1,4 @@
-"""Arguments of the wrong type, answered in one line and by an error of ours."""
+"""Type checks of arguments, which raise a one-line InputError."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PATH = (str, os.PathLike)
 
 
 def require(what: str, value: Any, *kinds: type, or_none: bool = False) -> None:
-    """Refuse a value of none of these types; True and False are no numbers."""
+    """Raise InputError unless ``value`` has one of these types; a bool does not count as a number."""
     if or_none and value is None:
         return
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):

@@ -1,4 +1,4 @@
-"""One number for many: digests of values that can be written as JSON."""
+"""Digests of values that can be written as JSON."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 def canonical_json(value: Any) -> str:
-    """The same text for equal values, whatever the order of their keys."""
+    """Return the value as JSON with sorted keys, so that equal values give equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def digest_of(value: Any) -> str:
-    """The sha256 of that text, in hex."""
+    """Return the sha256 of the value's canonical JSON, in hex."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()

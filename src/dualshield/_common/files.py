@@ -1,4 +1,4 @@
-"""Files: written as a whole or not at all, read only where they are what they should be."""
+"""Atomic writing of files, and reading with checks of file type and size."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dualshield.errors import InputError
 
 
 def write_atomically(file: Path, data: bytes) -> None:
-    """Write under a temporary name, then rename: whatever happens, ``file`` is the old one or the new one.
+    """Write to a temporary file, then rename it, so that ``file`` is never half written.
 
-    A link stays, and the file that it leads to is written. Only regular files are replaced.
+    Symbolic links are followed and kept. Only regular files are replaced.
     """
     try:
         if not is_regular_or_new(file):
             raise InputError(f"cannot write {file}: it is not a regular file; choose another name")
-        # Beside what is replaced, because a rename cannot leave its file system.
+        # In the same folder, because a rename cannot cross file systems.
         target = Path(os.path.realpath(file))
         partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
         try:
@@ -29,32 +29,32 @@ def write_atomically(file: Path, data: bytes) -> None:
                 partial.unlink()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise InputError(f"cannot write {file}: {why}; check the folder and its rights") from error
+        raise InputError(f"cannot write {file}: {why}; check the folder and its permissions") from error
 
 
 def is_regular_or_new(file: Path) -> bool:
-    """Whether nothing but a regular file is, or will be, where ``file`` leads."""
+    """Return whether ``file`` is a regular file, or does not exist yet."""
     try:
-        # Not of the resolved path: that of /dev/stdout, where it is a pipe, leads nowhere.
+        # Do not resolve the path first: when /dev/stdout is a pipe, its resolved path does not exist.
         return stat.S_ISREG(file.stat().st_mode)
     except FileNotFoundError:
         return True
 
 
 def read_limited(file: Path, most: int, kind: type[InputError] = InputError) -> bytes:
-    """The whole of a regular file of at most so many bytes; pipes and devices are refused without waiting for them."""
+    """Return the content of a regular file of at most ``most`` bytes; refuse pipes and devices without blocking."""
     try:
-        # Non-blocking, because opening a pipe would wait for somebody to write into it.
+        # Non-blocking, because opening a pipe would wait for a writer.
         handle = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             os.close(handle)
-            raise kind(f"{file} is not a regular file; give one that is")
+            raise kind(f"{file} is not a regular file; give a regular file")
         with os.fdopen(handle, "rb") as opened:
             data = opened.read(most + 1)
     except FileNotFoundError as error:
         raise kind(f"{file}: no such file; check the path") from error
     except (OSError, ValueError) as error:
-        raise kind(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}; check its rights") from error
+        raise kind(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}; check permissions") from error
     if len(data) > most:
-        raise kind(f"{file} has more than the {most:,} bytes that are read of such a file")
+        raise kind(f"{file} is larger than the limit of {most:,} bytes; give a smaller file")
     return data

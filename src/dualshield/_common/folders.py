@@ -1,4 +1,4 @@
-"""The folders of this user: a cache, imported weights, calibrated profiles."""
+"""The user's folders: cache, imported weights, calibrated profiles."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ CACHE, WEIGHTS, PROFILES = "DUALSHIELD_CACHE", "DUALSHIELD_WEIGHTS", "DUALSHIELD
 
 
 def cache_folder() -> Path:
-    """The user's cache directory, or ``$DUALSHIELD_CACHE``; it may not exist yet, and may be deleted at any time."""
+    """Return the user cache directory, or ``$DUALSHIELD_CACHE``; it may not exist yet, and is safe to delete."""
     return _given(CACHE) or user_cache_path(APP, appauthor=False)
 
 
 def weights_folder() -> Path:
-    """Where imported weights are kept: the user's data directory, or ``$DUALSHIELD_WEIGHTS``.
+    """Return the folder of imported weights: in the user data directory, or ``$DUALSHIELD_WEIGHTS``.
 
-    Version 0.1 kept them in the cache directory; weights that are there already stay in use.
+    Version 0.1 kept them in the cache directory; if that folder exists, it stays in use.
     """
     given = _given(WEIGHTS)
     if given is not None:
@@ -29,9 +29,9 @@ def weights_folder() -> Path:
 
 
 def profiles_folder() -> Path | None:
-    """Where the user's calibrated profiles are kept: the user's data directory, or ``$DUALSHIELD_PROFILES``.
+    """Return the folder of calibrated profiles: in the user data directory, or ``$DUALSHIELD_PROFILES``.
 
-    None for a user without a home directory.
+    Return None for a user without a home directory.
     """
     given = _given(PROFILES)
     if given is not None:

@@ -16,9 +16,9 @@ MAX_BYTES = 256 * 2**20
 
 
 class Journal:
-    """A file of JSON lines: first the settings that the work depends on, then one record per finished piece.
+    """A JSON Lines file: first the settings of the run, then one record per finished item.
 
-    The file begins with the first record: a run that finishes nothing leaves nothing.
+    The file is created with the first record, so a run that finishes no item leaves no file.
     """
 
     def __init__(self, file: Path, settings: dict[str, Any]) -> None:
@@ -29,19 +29,19 @@ class Journal:
         self._lines = lines or []
 
     def records(self) -> Iterator[Any]:
-        """What earlier runs finished, as lists and dictionaries; a line that was cut short is passed over."""
+        """Yield the records of earlier runs (lists and dictionaries); skip truncated lines."""
         for line in self._lines:
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError):
                 continue
-            if isinstance(record, dict | list):  # of a number, the beginning would be one too
+            if isinstance(record, dict | list):  # a truncated number would still parse as a number
                 yield record
 
     def append(self, record: Any) -> None:
-        """Write one finished piece, on a line of its own even behind one that was cut short."""
+        """Append one record, on its own line even if the file ends in a truncated line."""
         if not self._begun:
-            self._begun = self._read() is not None  # another run may have begun it
+            self._begun = self._read() is not None  # another run may have created the file
         line = "\n" + json.dumps(record) + "\n"
         try:
             try:
@@ -53,14 +53,14 @@ class Journal:
         self._begun = True
 
     def _read(self) -> list[str] | None:
-        """The lines behind the settings; None where there is no file yet, but can be one."""
+        """Return the lines after the settings, or None if the file does not exist yet but can be created."""
         try:
             self.file.lstat()
         except FileNotFoundError:
             if os.access(self.file.parent, os.W_OK | os.X_OK):
                 return None
             raise InputError(
-                f"cannot use the journal {self.file}: nothing can be written into {self.file.parent}; check the folder"
+                f"cannot use the journal {self.file}: cannot write to {self.file.parent}; check the folder"
             ) from None
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
@@ -78,9 +78,9 @@ class Journal:
 
 
 def _write(file: Path, text: str, how: int) -> None:
-    """Write into a regular file only: what was one when it was read may have become a device or a pipe."""
+    """Write into a regular file only: since it was read, a device or a pipe may have taken its place."""
     flags = os.O_WRONLY | how | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
     with os.fdopen(os.open(file, flags, 0o666), "wb") as opened:
         if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-            raise InputError(f"cannot write the journal {file}: it is not a regular file")
+            raise InputError(f"cannot write the journal {file}: it is not a regular file; choose another journal")
         opened.write(text.encode())

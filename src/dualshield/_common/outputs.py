@@ -1,6 +1,6 @@
-"""What a command may write: regular files, never one that it reads, and none that exists unless that was allowed.
+"""Checks before a command writes: only regular files, never an input, no existing file unless overwriting is allowed.
 
-A link counts as the file it leads to: that one is written, and the link stays.
+Symbolic links are followed and kept.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dualshield.errors import InputError
 
 @dataclass(frozen=True)
 class Outputs:
-    """The rule for all outputs of one command."""
+    """What one command may write."""
 
     inputs: tuple[Path, ...]
     overwrite: bool = False
-    allow: str = "allow overwriting"  # what its user has to do for that
+    allow: str = "allow overwriting"  # how the error message tells the user to overwrite
 
     def check(self, *files: Path | None) -> None:
-        """Refuse what must not be written: before any work, and again before writing, as time has passed by then."""
+        """Raise InputError for a file that must not be written. Call it before the work and again before writing."""
         given = [file for file in files if file is not None]
         for index, file in enumerate(given):
             check_output(file, overwrite=self.overwrite, inputs=self.inputs, allow=self.allow)
@@ -32,7 +32,7 @@ class Outputs:
                     raise InputError(f"cannot write {file} twice: two outputs are the same file; choose another name")
 
     def write(self, file: Path, data: bytes) -> None:
-        """As a whole or not at all, if it is still allowed."""
+        """Check ``file`` again, then write it atomically."""
         self.check(file)
         write_atomically(file, data)
 
@@ -40,7 +40,7 @@ class Outputs:
 def check_output(
     file: Path, *, overwrite: bool = False, inputs: Iterable[Path] = (), allow: str = "allow overwriting"
 ) -> None:
-    """Refuse to write ``file`` where that would destroy something, or cannot be done."""
+    """Raise InputError if writing ``file`` is impossible or would destroy something."""
     try:
         if file.is_dir():
             raise InputError(f"cannot write {file}: it is a folder; give the name of a file")
@@ -48,7 +48,7 @@ def check_output(
             raise InputError(f"cannot write {file}: it is not a regular file; choose another name")
         folder = Path(os.path.realpath(file)).parent
         if not folder.is_dir():
-            raise InputError(f"cannot write {file}: the folder {folder} does not exist; make it, or choose another")
+            raise InputError(f"cannot write {file}: the folder {folder} does not exist; create it, or choose another")
         if not os.access(folder, os.W_OK):
             raise InputError(f"cannot write {file}: no permission to write into {folder}; choose another")
         exists = file.exists()
@@ -63,7 +63,7 @@ def check_output(
 
 
 def _same(one: Path, other: Path) -> bool:
-    """Whether two names are one file, also through links; of a file that does not exist yet, one path."""
+    """Return whether two names refer to the same file, also through links and before it exists."""
     try:
         return one.samefile(other)
     except (OSError, ValueError):

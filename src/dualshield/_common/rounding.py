@@ -1,4 +1,4 @@
-"""Numbers for people: what is proven is rounded so that it stays true."""
+"""Rounding of proven numbers for display, in the direction that keeps the statement true."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 
 def down(value: float, digits: int) -> str:
-    """With so many digits behind the point, never more than the value: for radii and probabilities."""
+    """Round to ``digits`` decimals, never above the value: for radii and probabilities."""
     return _rounded(value, digits, ROUND_FLOOR)
 
 
 def up(value: float, digits: int) -> str:
-    """The same, never less than the value: for a PSNR, which falls as a change grows."""
+    """Round to ``digits`` decimals, never below the value: for a PSNR, which falls as a change grows."""
     return _rounded(value, digits, ROUND_CEILING)
 
 

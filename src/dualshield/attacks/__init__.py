@@ -1,4 +1,4 @@
-"""Attacks: what a defence is worth against those who try to evade it.
+"""Attacks that measure how well a defence resists evasion and collision.
 
 >>> import dualshield as ds
 >>> ds.attacks.attack("photo.jpg", hash="pdq", budget=5)  # doctest: +SKIP

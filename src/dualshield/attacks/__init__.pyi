@@ -1,11 +1,9 @@
 # The public names and where they are defined; `__init__.py` reads this file.
 
-from . import redteam
 from .attack import attack
 from .budgets import BUDGETS, COST_BUDGETS
 from .defence import Defence
 from .methods import METHODS, Attack, get_attack
-from .redteam import Plan, Rate, cost_of_evasion
 from .result import AttackBudget, AttackResult
 from .victim import Target, Victim
 
@@ -17,12 +15,8 @@ __all__ = [
     "AttackBudget",
     "AttackResult",
     "Defence",
-    "Plan",
-    "Rate",
     "Target",
     "Victim",
     "attack",
-    "cost_of_evasion",
     "get_attack",
-    "redteam",
 ]

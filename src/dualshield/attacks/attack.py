@@ -1,4 +1,4 @@
-"""One attack on one image, in one call."""
+"""Run one attack on one image with a single call."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def attack(
 ) -> AttackResult:
     """Attack the match of ``query`` (by default the published reference itself) with ``reference``.
 
-    Parameters are those of `deploy`. With ``against="both"`` the reference is hardened first, and without a query the
-    attacker starts from the hardened image, the only one that was published. For a collision the query is an unrelated
-    image. The seed is that of the attacker; the defender's noise is fresh and secret.
+    Takes the parameters of `deploy`. With ``against="both"`` the reference is hardened first; without a query the
+    attacker starts from the hardened image, because only that image is public. For a collision the query is an
+    unrelated image. ``seed`` is the attacker's; the defender's noise is fresh and secret.
     """
     chosen = get_attack(method)
     if method == "collision" and query is None:
-        raise InputError("a collision needs an unrelated query")
+        raise InputError("query is missing; a collision needs an unrelated image as query")
     limit = budget if isinstance(budget, AttackBudget) else AttackBudget(budget)
     image, start = as_image(reference), None if query is None else as_image(query)
     deployment = as_deployment(hash, parameters)

@@ -1,4 +1,4 @@
-"""Which budgets an attack on one image is run under, and what follows for those left out."""
+"""Choose the budgets under which an attack on one image runs, and infer the results for the other budgets."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from dualshield.smoothing.statistics import Decision
 
 BUDGETS = (40.0, 90.0, 180.0)
-"""The paper's."""
+"""The l2 budgets of the paper."""
 COST_BUDGETS = (1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 90.0, 180.0)
-"""The scale on which a cost of evasion is found."""
+"""The l2 budgets among which the cost of evasion is searched."""
 
 DECISIONS = [decision.value for decision in Decision]
 UNTRIED: dict[str, Any] = {
@@ -24,17 +24,21 @@ UNTRIED: dict[str, Any] = {
 }
 
 
+NUMBERS = ("l2", "ssim", "queries", "seconds")
+
+
 def is_outcome(value: object) -> bool:
-    """Whether something that was read is all that rates and inferences need of an attack's outcome."""
+    """Whether a value read from a file is a complete outcome of an attack."""
     if not isinstance(value, dict):
         return False
-    if value == {"unmatched": True}:
+    if value.get("unmatched") is True:
         return True
     warnings, reach = value.get("warnings"), value.get("reach")
+    untried = value.get("inferred") is True and not any(name in value for name in NUMBERS)
     return (
         all(isinstance(value.get(name), bool) for name in ("success", "success_float"))
         and value.get("decision") in DECISIONS
-        and all(is_number(value.get(name)) for name in ("l2", "ssim", "queries", "seconds"))
+        and (untried or all(is_number(value.get(name)) for name in NUMBERS))
         and (reach is None or is_number(reach))
         and isinstance(warnings, list)
         and all(isinstance(warning, str) for warning in warnings)
@@ -42,16 +46,16 @@ def is_outcome(value: object) -> bool:
 
 
 def is_number(value: object) -> bool:
-    """A finite one that fits into a float; JSON as Python reads it knows others."""
+    """Whether a value is a finite number that fits into a float; Python's JSON reader also accepts others."""
     return isinstance(value, int | float) and not isinstance(value, bool) and -1e300 < value < 1e300
 
 
 @dataclass
 class Outcomes:
-    """One image under one attack; ``found`` holds what is known at each budget.
+    """The outcomes of one attack on one image; ``found`` has the known outcome at each budget.
 
-    With ``search`` the budgets (ascending) are a scale for bisection, as minimum-norm attacks are judged: what succeeds
-    within a budget succeeds within every larger one, and where an attack failed, smaller budgets are taken to fail too.
+    With ``search`` the budgets (ascending) are searched by bisection, as usual for minimum-norm attacks: a success
+    within a budget is a success within every larger one, and after a failure smaller budgets are assumed to fail too.
     """
 
     budgets: Sequence[float]
@@ -59,7 +63,7 @@ class Outcomes:
     found: dict[float, dict[str, Any]] = field(default_factory=dict)
 
     def next_budget(self) -> float | None:
-        """The one to be tried now; None when all is known."""
+        """Return the next budget to try; None if all outcomes are known."""
         if not self.search:
             unknown = (budget for budget in reversed(self.budgets) if budget not in self.found)
             return next((budget for budget in unknown if not self._unfelt(budget)), None)
@@ -67,12 +71,12 @@ class Outcomes:
         return self.budgets[(low + high) // 2] if low < high else None
 
     def _unfelt(self, budget: float) -> dict[str, Any] | None:
-        """An attack under a larger budget that never came up to this one: it would have been the same under it."""
+        """Return the outcome of a larger budget whose attack never exceeded this one; it would be the same here."""
         larger = (self.found.get(b) for b in self.budgets if b > budget)
         return next((outcome for outcome in larger if outcome and (outcome.get("reach") or math.inf) <= budget), None)
 
     def _bracket(self) -> tuple[int, int]:
-        """The least successful budget lies in ``[low, high]`` as indices, as far as is known."""
+        """Return indices ``low, high`` that enclose the least successful budget, as far as known."""
         low, high = 0, len(self.budgets)
         while low < high:
             middle = (low + high) // 2
@@ -85,7 +89,7 @@ class Outcomes:
         return low, high
 
     def infer(self) -> None:
-        """Fill in the budgets left out. Of a search: above its least success that one again, below it nothing."""
+        """Fill in untried budgets. In a search, larger ones repeat the least success, smaller ones are failures."""
         for budget, outcome in self._inferred().items():
             self.found.setdefault(budget, outcome)
 

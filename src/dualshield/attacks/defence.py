@@ -16,14 +16,14 @@ from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.variants import Variant
 
-# Decisions need no radius: a few votes where they agree, up to this many near the boundary, then abstention.
+# Decisions need no radius: a few votes if they agree, at most this many near the boundary, then abstention.
 DECISION_DRAWS = 1000
 
 
 class Defence:
-    """A deployment as it is attacked: plain (``original``), with ``smoothing``, with ``hardening``, or both (``ours``).
+    """A deployment under attack: plain (``original``), with ``smoothing``, with ``hardening``, or with ``both``.
 
-    Decisions take as few draws as they need. Hardening is for the same deployment, with the same thresholds.
+    Decisions take only as many draws as needed. Hardening uses the same deployment and thresholds.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Defence:
             self.hardener = Hardener(deployment, preset=preset, strength=strength)
 
     def publish(self, image: ImageLike, noise: GaussianSource | None = None) -> CanonicalImage:
-        """The reference as it is published: hardened, or as it was; always on the 8-bit grid of a file."""
+        """Return the published reference: hardened if the variant says so, and rounded to 8 bits."""
         found = as_image(image)
         if self.hardener is not None:
             delta, _ = self.hardener.perturb(found, noise=noise)
@@ -51,7 +51,7 @@ class Defence:
         return replace(found, pixels=to_8bit(found.pixels))
 
     def victim(self, published: CanonicalImage, noise: GaussianSource | None = None) -> Target:
-        """The service with this reference enrolled; its noise is secret unless an experiment brings it."""
+        """Return the service with this reference enrolled; its noise is secret unless an experiment gives ``noise``."""
         if self._deciding is None:
             members = [Victim.plain(hash_, published) for hash_ in self.deployment.hashes]
         else:

@@ -1,12 +1,12 @@
-"""The adaptive white-box attack: follows the smoothed matcher itself.
+"""The adaptive white-box attack: it follows gradients of the smoothed matcher.
 
-Gradients are averaged over noise draws at the deployed sigma and of the deployed kind, against the codes that the
-deployed reference mode votes with. Steps are l2-normalised with momentum; the step size halves when the vote share
-stops falling (as in AutoPGD), restarting from the best point so far. Nothing stops on a lucky draw: points are
-compared on batches of their own, and the verdict is by fresh noise.
+Gradients are averaged over draws of the deployed noise at the deployed sigma, against the reference codes of the
+deployed mode. Steps are l2-normalised with momentum. When the distance stops improving, the step size halves (as in
+AutoPGD) and the search restarts from the best point so far. A lucky draw cannot end the search: points are compared on
+separate batches, and the result is judged on fresh noise.
 
-A plain hash has no noise to average over, and its many boundaries hold up gradient steps; there the same steps begin at
-the shortest change of the linearised hash (`linearised`), which alone is mostly enough.
+A plain hash has no noise to average over, and its many boundaries hinder gradient steps. There the search starts at the
+shortest change of the linearised hash (`linearised`), which is usually enough by itself.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 
 from dualshield.attacks import linearised
+from dualshield.attacks.base import BaseAttack, Progress
 from dualshield.attacks.judge import VANISHED, judged
 from dualshield.attacks.l2_ball import project
 from dualshield.attacks.objective import combined_direction, flip_margin, needed_flips
@@ -30,38 +32,42 @@ from dualshield.smoothing.noise import GaussianSource
 STEPS = 100
 DRAWS = 4
 MOMENTUM = 0.75
-FIRST_STEP = 0.25  # of the budget
+FIRST_STEP = 0.25  # fraction of the budget
 WARM_STEP = 0.05
 ROUNDS = 4
 CHECK_EVERY = 10
 CHECK_DRAWS = 64
 
 
-def attack(
-    victim: Target,
-    query: CanonicalImage,
-    budget: AttackBudget,
-    *,
-    steps: int = STEPS,
-    draws: int = DRAWS,
-    seed: int = 2026,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-) -> AttackResult:
-    """Evade with the whole budget."""
-    victim.require_differentiable()
-    pixels = victim.start(query)
-    started = time.perf_counter()
-    search = Search(victim, pixels, GaussianSource.from_seed(seed), draws, _evading)
-    start = _linearised_start(victim, pixels, budget)
-    if start is not None and search.distance(start) > victim.boundary:
-        best, steps = start, ROUNDS  # without noise, evaded is evaded
-    else:
-        best = search.run(budget, steps, progress, start=start)
-    return judged("eot-pgd", victim, pixels, best, budget, steps, started, search.warnings)
+@dataclass(frozen=True, kw_only=True)
+class Adaptive(BaseAttack):
+    """Settings of attacks that follow gradients of the smoothed matcher, averaged over ``draws``."""
+
+    steps: int = STEPS
+    draws: int = DRAWS
+
+
+class Eot(Adaptive):
+    """Evades within the budget."""
+
+    def run(self, victim: Target, query: CanonicalImage, budget: AttackBudget) -> AttackResult:
+        victim.require_differentiable()
+        pixels = victim.start(query)
+        started = time.perf_counter()
+        search = Search(victim, pixels, GaussianSource.from_seed(self.seed), self.draws, _evading)
+        start = _linearised_start(victim, pixels, budget)
+        if start is not None and search.distance(start) > victim.boundary:
+            best, steps = start, ROUNDS  # there is no noise, so this evasion is final
+        else:
+            best, steps = search.run(budget, self.steps, self.progress, start=start), self.steps
+        return judged("eot-pgd", victim, pixels, best, budget, steps, started, search.warnings)
+
+
+attack = Eot()
 
 
 def _linearised_start(victim: Target, pixels: torch.Tensor, budget: AttackBudget) -> torch.Tensor | None:
-    """Of the plain light members, each within an equal share: changes for different hashes are nearly orthogonal."""
+    """Return a start for plain members with small networks. Their changes are nearly orthogonal and share the budget."""
     start = None
     for member in victim.members:
         if not member.sigma and member.hash.has_small_network:
@@ -78,7 +84,7 @@ Objective = Callable[[Victim, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class Search:
-    """Gradients and distances of the smoothed matcher, on the attacker's own noise."""
+    """A gradient search on the smoothed matcher, with the attacker's own noise."""
 
     def __init__(
         self, victim: Target, pixels: torch.Tensor, source: GaussianSource, draws: int, objective: Objective
@@ -89,16 +95,16 @@ class Search:
         self.draws = draws
         self.objective = objective
         self.zero_gradients = 0
-        self.reached = math.nan  # the distance of what the last run found
+        self.reached = math.nan  # distance of the result of the last run
 
     def direction(self, delta: torch.Tensor) -> torch.Tensor:
-        """The normalised descent direction of the averaged objective, for all members together."""
+        """Return the descent direction of the averaged objective, for all members together."""
         gradients, losses = [], []
         for member in self.victim.members:
             moving = delta.detach().requires_grad_()
             image = self.pixels + moving
             if not member.sigma:
-                # Without noise, rounding to 8 bits decides: look at the saved image, with the exact one's gradient.
+                # Without noise, rounding to 8 bits matters: evaluate the saved image, with a straight-through gradient.
                 image = image + (to_8bit(image) - image).detach()
             margins = member.noisy_margins(image, self.draws, self.source)
             loss = self.objective(member, margins, member.reference_signs(self.draws, self.source)).mean()
@@ -108,19 +114,19 @@ class Search:
         return -combined_direction(gradients, losses)
 
     def distance(self, delta: torch.Tensor) -> float:
-        """The mean distance of the saved image to the reference, on draws of their own."""
+        """Return the mean distance of the saved image to the reference, on separate draws."""
         return self.victim.noisy_distance(to_8bit(self.pixels + delta), CHECK_DRAWS, self.source)
 
     def run(
         self,
         budget: AttackBudget,
         steps: int,
-        progress: Callable[[int, int], None],
+        progress: Progress,
         *,
         sign: float = 1.0,
         start: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """The best perturbation found: the largest distance, or with ``sign`` -1 the smallest."""
+        """Return the best perturbation found: the one with the largest distance, or the smallest if ``sign`` is -1."""
         delta = torch.zeros_like(self.pixels) if start is None else start
         best, best_value = delta, sign * self.distance(delta)
         velocity = torch.zeros_like(self.pixels)
@@ -142,5 +148,5 @@ class Search:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What makes the attack look weaker than it should be."""
+        """Reasons why the attack may be weaker than it should be."""
         return (VANISHED,) if self.zero_gradients else ()

@@ -1,4 +1,4 @@
-"""Several hashes behind one service: any member's match is a match, so evasion must get past all of them at once."""
+"""Several hashes behind one service: the match of any member is a match, so an attack must evade all of them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from dualshield.smoothing.statistics import Decision
 
 
 class JointVictim(Target):
-    """The members with the same reference enrolled; one call to the service is one query, however many they are.
+    """Several members with the same reference enrolled; a call to the service is one query, not one per member.
 
-    Its distance, and so the score it tells, is that of the nearest member in units of that member's boundary: this is
-    the one number that the joint decision depends on, and it exceeds 1 only where no member matches any more.
+    The distance, which is also the score, is that of the nearest member in units of that member's boundary. The joint
+    decision depends on this number alone; it exceeds 1 only if no member matches.
     """
 
     def __init__(self, members: Iterable[Victim]) -> None:
@@ -26,36 +26,36 @@ class JointVictim(Target):
 
     @property
     def members(self) -> tuple[Victim, ...]:
-        """All of them: an evasion has to get past each."""
+        """All members; an attack must evade each of them."""
         return self._members
 
     def with_noise(self, noise: GaussianSource) -> JointVictim:
-        """Each member with a stream of its own."""
+        """Return a copy whose members draw from separate streams of ``noise``."""
         return JointVictim(member.with_noise(noise.fork(f"member {member.hash.name}")) for member in self.members)
 
     def for_known_queries(self) -> JointVictim:
-        """Each member with one set of noisy codes."""
+        """Return a copy whose members use one set of noisy reference codes for all queries."""
         return JointVictim(member.for_known_queries() for member in self.members)
 
     @property
     def boundary(self) -> float:
-        """Where the nearest member is at its own."""
+        """The boundary in units of the nearest member's boundary."""
         return 1.0
 
     def decision(self, pixels: torch.Tensor) -> Decision:
-        """A match if any member says so."""
+        """Return the joint decision: a match if any member matches."""
         return joint_decision(member.decision(pixels) for member in self.members)
 
     def distance(self, pixels: torch.Tensor) -> float:
-        """Of the nearest member, over the votes of the service."""
+        """Return the distance of the nearest member, over the votes of the service."""
         return self._nearest(member.distance(pixels) for member in self.members)
 
     def plain_distance(self, pixels: torch.Tensor) -> float:
-        """Of the nearest plain hash."""
+        """Return the distance of the nearest plain hash."""
         return self._nearest(member.plain_distance(pixels) for member in self.members)
 
     def noisy_distance(self, pixels: torch.Tensor, count: int, source: GaussianSource) -> float:
-        """Of the nearest member, on the attacker's noise, fresh for each."""
+        """Return the distance of the nearest member on the attacker's noise, which is fresh for each member."""
         return self._nearest(member.noisy_distance(pixels, count, source) for member in self.members)
 
     def _nearest(self, distances: Iterable[float]) -> float:

@@ -1,4 +1,4 @@
-"""The verdict on an adversarial image: by the deployed matcher, on fresh randomness, on the file as saved."""
+"""Judge an adversarial image: the deployed matcher decides on the saved image, with fresh noise."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def judged(
     *,
     wanted: Decision | None = None,
 ) -> AttackResult:
-    """Save, decide, compare. Without ``wanted`` the attack evades: anything but a match is success."""
+    """Return the result of an attack on the saved image. Success is ``wanted``, or by default anything but a match."""
 
     def succeeded(decision: Decision) -> bool:
         return decision != Decision.MATCH if wanted is None else decision == wanted
 
     image = to_8bit_within(query, delta, budget.l2)
-    decision = victim.decision(image)  # no query: the judge is not the attacker
+    decision = victim.decision(image)  # not counted as a query of the attacker
     success_float = succeeded(victim.decision((query + delta).clamp(0, 1)))
     success = succeeded(decision)
     if success_float and not success:

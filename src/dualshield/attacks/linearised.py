@@ -1,10 +1,10 @@
-"""The shortest change that flips enough bits of a plain hash, by linearising it.
+"""Find the shortest change that flips enough bits of a plain hash, by linearising the hash.
 
 Near an image the margins are ``g + J d``, d a change of the core (an isometry of the change of the pixels). Of all d
 that push a set of k bits past the boundary by a confidence c, the shortest is a non-negative combination of those
 bits' gradients: a problem of k unknowns, solved exactly. The cheapest bits form the set, c is the largest that the
-budget allows, and the hash is linearised again where that leads. One gradient per bit and round is what it costs;
-sign or normalised gradient steps need up to twice the l2 (docs/results/attacks.md).
+budget allows, and the hash is then linearised again at the result. The cost is one gradient per bit and round. Sign or
+normalised gradient steps need up to twice the l2 (docs/results/attacks.md).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SWAPS = 8
 
 
 def flip(victim: Victim, query: torch.Tensor, l2: float, rounds: int) -> torch.Tensor:
-    """The perturbation within the budget that flips most bits of the plain hash."""
+    """Return the perturbation within the budget that flips the most bits of the plain hash."""
     hash_ = victim.hash
     signs = victim.signs
     front_end = hash_.front_end
@@ -43,7 +43,7 @@ def flip(victim: Victim, query: torch.Tensor, l2: float, rounds: int) -> torch.T
         core = front_end.core(query + delta)
         margins, jacobian = _linearise(hash_, core)
         if not jacobian.isfinite().all():
-            break  # there is no linear hash here
+            break  # the hash cannot be linearised here
         jacobian = jacobian * signs[:, None]
         at_query = margins * signs - jacobian @ (core - clean).flatten()
         sides = signs.cpu().numpy() if hash_.is_balanced else None
@@ -59,7 +59,7 @@ def flip(victim: Victim, query: torch.Tensor, l2: float, rounds: int) -> torch.T
 
 
 def _linearise(hash_: PerceptualHash, core: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Margins at the core, and the gradient of each."""
+    """Return the margins at a core, and the gradient of each margin."""
     variable = core[None].detach().requires_grad_()
     margins = hash_.network(hash_.front_end.expansion().to(core.device)(variable))[0]
     rows = [torch.autograd.grad(margin, variable, retain_graph=True)[0].flatten() for margin in margins]
@@ -67,19 +67,19 @@ def _linearise(hash_: PerceptualHash, core: torch.Tensor) -> tuple[torch.Tensor,
 
 
 def _gram(jacobian: torch.Tensor) -> Floats:
-    """Products of the gradients, exact enough to have a Cholesky factor behind the ridge."""
+    """Return the Gram matrix of the gradients, precise enough for a Cholesky factor with a small ridge."""
     gram = _floats(jacobian @ jacobian.T)
     try:
         _root(gram)
     except np.linalg.LinAlgError:
-        # More bits than the core has numbers: single precision makes a singular matrix indefinite.
+        # If there are more bits than core values, the matrix is singular, and single precision makes it indefinite.
         rows = _floats(jacobian)
         return rows @ rows.T
     return gram
 
 
 def _root(gram: Floats) -> Floats:
-    """The Cholesky factor; where gradients contradict each other, its ridge makes what they ask for very long."""
+    """Return the Cholesky factor with a small ridge; contradictory gradients then lead to very long changes."""
     ridge = 1e-9 * np.trace(gram) / len(gram) + 1e-30
     return np.linalg.cholesky(gram + ridge * np.eye(len(gram)))
 
@@ -89,18 +89,18 @@ def _floats(tensor: torch.Tensor) -> Floats:
 
 
 class _LeastNorm:
-    """Least ``||J^T w||`` with ``at_query - J J^T w <= -confidence`` on ``flips`` bits of our choice."""
+    """Minimise ``||J^T w||`` subject to ``at_query - J J^T w <= -confidence`` on the ``flips`` cheapest bits."""
 
     def __init__(self, gram: Floats, at_query: Floats, flips: int, sides: Floats | None) -> None:
         self.gram = gram
         self.at_query = at_query
         self.flips = flips
         self.sides = sides
-        # The gradient of the bit at the boundary itself vanishes for a hash that compares with its median.
+        # If a hash compares with its median, the gradient of the bit at the median vanishes.
         self.lengths = np.sqrt(np.diag(gram)).clip(1e-6 * np.sqrt(np.diag(gram).max()) + 1e-30)
 
     def within(self, l2: float) -> Floats:
-        """The weights of the largest confidence that the budget allows."""
+        """Return the weights for the largest confidence that the budget allows."""
         scale = float(np.sort(np.abs(self.at_query))[self.flips - 1])
         low, high = -scale, 8 * scale
         weights = np.zeros(len(self.at_query))
@@ -122,19 +122,19 @@ class _LeastNorm:
             if norm >= least:
                 break
             best, least = weights, norm
-            chosen = self._cheapest(missing - self.gram @ weights)  # bits that came along by themselves
+            chosen = self._cheapest(missing - self.gram @ weights)  # includes bits that flip as a side effect
         return best, least
 
     def _cheapest(self, missing: Floats) -> Bits:
         order = np.argsort(missing / self.lengths)
         if self.sides is None:
             return order[: self.flips]
-        # As many ones as zeros: bits flip in pairs, or the boundary follows them.
+        # Take as many ones as zeros; otherwise the median moves along with the bits.
         half = (self.flips + 1) // 2
         return np.concatenate([order[self.sides[order] > 0][:half], order[self.sides[order] < 0][:half]])
 
     def _push(self, chosen: Bits, missing: Floats) -> tuple[Floats, float]:
-        """The shortest change that pushes the chosen bits; infinitely long where there is none."""
+        """Return weights and length of the shortest change that pushes the chosen bits; infinite length if none."""
         weights = np.zeros(len(missing))
         gram = self.gram[np.ix_(chosen, chosen)]
         try:

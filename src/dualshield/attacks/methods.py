@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Protocol
 
 from dualshield._common.checks import require
 from dualshield.attacks import collision, eot, nes, pgd
+from dualshield.attacks.base import Progress, silent
 from dualshield.attacks.result import AttackBudget, AttackResult
 from dualshield.attacks.victim import Target
 from dualshield.errors import InputError
@@ -15,7 +14,7 @@ from dualshield.images.canonical import CanonicalImage
 
 
 class Attack(Protocol):
-    """The common call."""
+    """The call signature of all attacks."""
 
     def __call__(
         self,
@@ -24,7 +23,7 @@ class Attack(Protocol):
         budget: AttackBudget,
         *,
         seed: int = 2026,
-        progress: Callable[[int, int], None] = lambda done, total: None,
+        progress: Progress = silent,
     ) -> AttackResult: ...
 
 
@@ -32,13 +31,13 @@ METHODS: dict[str, Attack] = {
     "pgd": pgd.attack,
     "eot-pgd": eot.attack,
     "nes": nes.attack,
-    "nes-plain": partial(nes.attack, plain_score=True),
+    "nes-plain": nes.Nes(plain_score=True),
     "collision": collision.attack,
 }
 
 
 def get_attack(name: str) -> Attack:
-    """An attack by its name."""
+    """Return an attack by its name."""
     require("method", name, str)
     if name not in METHODS:
         raise InputError(f"unknown attack {name!r}: use one of {', '.join(METHODS)}")

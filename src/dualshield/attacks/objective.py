@@ -1,4 +1,4 @@
-"""What gradient attacks descend on."""
+"""The objectives of gradient attacks."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import torch
 
 from dualshield.hashes.margins import relative
 
-# Evading: as little past the boundary as saving in 8 bits allows, every bit costs budget. Found on PDQ and NeuralHash:
-# six bits and a quarter of the typical margin needed up to a third more l2.
+# Evasion: only as far past the boundary as 8-bit rounding requires, because every bit costs budget. On PDQ and
+# NeuralHash six bits and a quarter of the typical margin needed up to a third more l2.
 SLACK_BITS = 2
 CONFIDENCE = 0.03
-# Colliding: nearly all bits have to come over and stay, also under noise.
+# Collision: nearly all bits must change sides and stay there, also under noise.
 JOIN_SLACK_BITS = 6
 JOIN_CONFIDENCE = 0.25
 
 
 def flip_margin(margins: torch.Tensor, signs: torch.Tensor, flips: int) -> torch.Tensor:
-    """The focused flip-margin objective: the cheapest bits that have to flip, pushed a little past the boundary.
+    """Return the focused flip-margin objective: push the cheapest bits slightly past the boundary.
 
     ``margins`` ``(b, bits)``, ``signs`` the reference's bits as -1 and 1. Only the ``flips`` bits nearest to flipping
-    (or flipped already) count, each until it is past the boundary by a fraction of the typical margin; the others are
-    left alone, because every bit costs budget. Zero when that is achieved.
+    (or already flipped) count, each until it is past the boundary by a fraction of the typical margin. The others are
+    ignored, because every bit costs budget. The objective is zero when all counted bits are past the boundary.
     """
     agreement = relative(margins) * signs
     cheapest = agreement.topk(min(flips, agreement.shape[-1]), largest=False).values
@@ -30,15 +30,15 @@ def flip_margin(margins: torch.Tensor, signs: torch.Tensor, flips: int) -> torch
 
 
 def needed_flips(max_distance: int, bits: int) -> int:
-    """How many bits must flip so that a query no longer matches, with some to spare."""
+    """Return how many bits must flip so that a query no longer matches, plus a small reserve."""
     return min(bits, max_distance + 1 + SLACK_BITS)
 
 
 def combined_direction(gradients: Sequence[torch.Tensor], losses: Sequence[torch.Tensor]) -> torch.Tensor:
-    """One direction that serves every member of a service: ``(..., 3, h, w)`` from theirs, with their losses ``(...)``.
+    """Combine the members' gradients ``(..., 3, h, w)`` into one direction, weighted by their losses ``(...)``.
 
-    Gradients of different hashes differ in length by their networks, not by what a member needs. So each counts at unit
-    length, and for its share of the loss that is left: a member that is evaded with something to spare pulls no more.
+    The length of a gradient depends on the network of the hash, not on how much a member still needs. So each gradient
+    is normalised and weighted by its share of the total loss; a member that is safely evaded has no weight.
     """
     total = torch.stack(list(losses)).sum(0)
     direction = torch.zeros_like(gradients[0])
@@ -50,9 +50,9 @@ def combined_direction(gradients: Sequence[torch.Tensor], losses: Sequence[torch
 
 
 def join_margin(margins: torch.Tensor, signs: torch.Tensor, max_distance: int) -> torch.Tensor:
-    """For a collision: all bits but the dearest must come to the reference's side.
+    """Return the collision objective: all bits except the most costly must move to the reference's side.
 
-    ``max_distance`` bits may stay where they are; a few fewer are given up, to have some to spare.
+    ``max_distance`` bits may stay; the objective leaves slightly fewer, as a reserve.
     """
     agreement = (relative(margins) * signs).sort(-1).values
     kept = agreement[..., max(0, max_distance - JOIN_SLACK_BITS) :]

@@ -1,4 +1,4 @@
-"""What an attack is allowed, and what it achieved."""
+"""The budget and the result of an attack."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class AttackBudget:
 
 @dataclass(frozen=True, eq=False)
 class AttackResult:
-    """One attack on one pair. What counts is ``success``: judged by the deployed matcher on the image as saved.
+    """The result of one attack on one pair. ``success`` is judged by the deployed matcher on the saved image.
 
-    Evasion (and abstention, which lets an upload pass) is success; for a collision, a match is.
+    A non-match or an abstention (which lets an upload pass) is a success; for a collision, a match is.
     """
 
     method: str
     budget: float
     success: bool  # after saving as 8-bit PNG and loading again
-    success_float: bool  # before
+    success_float: bool  # before saving
     decision: str  # of the deployed matcher on the saved image
     l2: float
     linf: float
@@ -44,16 +44,16 @@ class AttackResult:
     seconds: float
     warnings: tuple[str, ...]
     adversarial: CanonicalImage  # as saved
-    deployment: str | None = None  # the digest of what was attacked; None where a plain hash was
+    deployment: str | None = None  # digest of the attacked deployment; None for a plain hash
     reference_fingerprint: str | None = None
     noise_source: Origin | None = None  # of the defender
-    reach: float | None = None  # pgd, nes: the longest change asked for; any budget above gives the same attack
+    reach: float | None = None  # pgd, nes: longest change before projection; a larger budget gives the same attack
 
     def __repr__(self) -> str:
         verdict = "succeeded" if self.success else "failed"
         return f"<AttackResult {self.method} {verdict} at l2 {self.l2:.4g} of {self.budget:g}, {self.decision}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON; the image is left out."""
+        """Return plain values, ready for JSON, without the image."""
         values = {name: value for name, value in vars(self).items() if name != "adversarial"}
         return {**values, "warnings": list(self.warnings)}

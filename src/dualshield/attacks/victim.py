@@ -1,4 +1,4 @@
-"""The matcher under attack, as an attacker meets it: decisions that count as queries, gradients that do not."""
+"""The matcher under attack: its decisions and scores count as queries, its gradients do not."""
 
 from __future__ import annotations
 
@@ -19,82 +19,82 @@ from dualshield.smoothing.member_reference import MemberReference
 from dualshield.smoothing.noise import GaussianSource, Origin
 from dualshield.smoothing.statistics import Decision
 
-# What a service that tells a score averages over. A network's draws cost a thousand times those of a light hash.
+# Votes averaged for a score. A draw of a network costs a thousand times one of a hash with a small network.
 SCORE_DRAWS = 32
 NETWORK_SCORE_DRAWS = 8
 
 
 @dataclass(frozen=True)
 class Service:
-    """What is attacked, for the record."""
+    """Identifies the attacked deployment and reference."""
 
-    deployment: str  # its digest
+    deployment: str  # digest
     reference_fingerprint: str
 
 
 class Target(ABC):
-    """What attacks need of a service with one enrolled reference, whether it asks one hash or several."""
+    """A service with one enrolled reference, as attacks use it; it has one hash or several."""
 
     queries: int
     name: str  # of the reference
-    service: Service | None  # what it is, where it is more than plain hashes
+    service: Service | None  # None for plain hashes
 
     @property
     def noise_source(self) -> Origin | None:
-        """Whether the defender's noise is secret; None where there is none."""
+        """Whether the defender's noise is secret or seeded; None without noise."""
         return None if self.service is None else self.members[0].noise.origin
 
     @property
     @abstractmethod
     def members(self) -> tuple[Victim, ...]:
-        """Its hashes: gradients go through them one by one."""
+        """The hashes; gradients are taken for each of them."""
 
     @property
     @abstractmethod
     def boundary(self) -> float:
-        """The distance beyond which a query does not match any more."""
+        """Decision threshold; queries at larger distances do not match."""
 
     @abstractmethod
     def decision(self, pixels: torch.Tensor) -> Decision:
-        """What the service answers; ``decide`` counts it as a query."""
+        """Return the answer of the service, not counted as a query (``decide`` counts it)."""
 
     @abstractmethod
     def distance(self, pixels: torch.Tensor) -> float:
-        """What a service that tells its score would tell; ``score`` counts it as a query."""
+        """Return the score of the service, not counted as a query (``score`` counts it)."""
 
     @abstractmethod
     def plain_distance(self, pixels: torch.Tensor) -> float:
-        """The same without any noise; ``plain_score`` counts it as a query."""
+        """Return the score of the plain hash, without noise, not counted as a query (``plain_score`` counts it)."""
 
     @abstractmethod
     def noisy_distance(self, pixels: torch.Tensor, count: int, source: GaussianSource) -> float:
-        """The attacker's own estimate of the distance, on its own noise."""
+        """Return the attacker's estimate of the distance, on the attacker's noise."""
 
     @abstractmethod
     def with_noise(self, noise: GaussianSource) -> Self:
-        """The same service, which draws its noise from here: work that is resumed gets the noise it would have had."""
+        """Return a copy that draws the defender's noise from ``noise``; so resumed work gets the same noise."""
 
     @abstractmethod
     def for_known_queries(self) -> Self:
-        """The service as it answers queries that do not depend on its answers: reference codes may be drawn once."""
+        """Return a copy for queries that do not depend on its answers; their noisy reference codes are drawn once."""
 
     def decide(self, pixels: torch.Tensor) -> Decision:
-        """One query to the service."""
+        """Ask the service for a decision; counts as one query."""
         self.queries += 1
         return self.decision(pixels)
 
     def score(self, pixels: torch.Tensor) -> float:
-        """One query to a service that tells its score."""
+        """Ask the service for its score; counts as one query."""
         self.queries += 1
         return self.distance(pixels)
 
     def plain_score(self, pixels: torch.Tensor) -> float:
-        """One query to a service that leaks the score of the plain hash, whatever it decides by."""
+        """Ask the service for the score of the plain hash, which it may leak; counts as one query."""
         self.queries += 1
         return self.plain_distance(pixels)
 
     def require_differentiable(self) -> None:
-        """White-box attacks need gradients of bits; without them a hash can only be attacked by queries."""
+        """Raise an error if a hash has no gradients of bits, which white-box attacks need."""
         for hash_ in (member.hash for member in self.members):
             if not hash_.is_differentiable:
                 raise InputError(f"hash {hash_.name} has no gradient: only black-box attacks (nes) can be used")
@@ -104,16 +104,18 @@ class Target(ABC):
                 )
 
     def start(self, query: CanonicalImage, *, matching: bool = True) -> torch.Tensor:
-        """Where an attack begins: the query as a file holds it, after checking that there is something to achieve."""
+        """Return the query rounded to 8 bits, where the attack starts; an error if the attack has nothing to do."""
         pixels = to_8bit(query.pixels).to(self.members[0].hash.device)
         decision = self.decision(pixels)
         self.queries = 0
         if matching and decision != Decision.MATCH:
             raise NothingToAttackError(
-                f"{query.name} does not match {self.name} to begin with ({decision.value}): nothing to evade"
+                f"{query.name} does not match {self.name} to begin with ({decision.value}); there is nothing to evade"
             )
         if not matching and decision == Decision.MATCH:
-            raise NothingToAttackError(f"{query.name} matches {self.name} already: nothing to collide")
+            raise NothingToAttackError(
+                f"{query.name} matches {self.name} already; a collision needs an unrelated query"
+            )
         return pixels
 
 
@@ -121,8 +123,8 @@ class Target(ABC):
 class Victim(Target):
     """A plain hash, or a smoothed matcher (``matcher`` set), with one enrolled reference.
 
-    ``hash`` is what gradients go through: behind the matcher's low-pass where there is one. ``code`` is what queries
-    are compared with, in its signs. ``noise`` is the defender's; the attacker draws its own.
+    ``hash`` is the hash for gradients, behind the matcher's low-pass if there is one. ``noise`` is the defender's; the
+    attacker draws separate noise.
     """
 
     hash: PerceptualHash
@@ -135,34 +137,34 @@ class Victim(Target):
 
     @staticmethod
     def plain(hash_: PerceptualHash, reference: ImageLike) -> Victim:
-        """The original hash and its native matching rule."""
+        """Return the unprotected hash with its own matching rule as a victim."""
         image = as_image(reference)
         code = hash_.code(image.pixels)
         return Victim(hash_, image.name, MemberReference({}, 0.0, code, code))
 
     def with_noise(self, noise: GaussianSource) -> Victim:
-        """The same, with other noise of the defender."""
+        """Return a copy with other noise of the defender."""
         return replace(self, noise=noise)
 
     @property
     def members(self) -> tuple[Victim, ...]:
-        """One hash is all there is to evade."""
+        """This hash alone."""
         return (self,)
 
     @property
     def boundary(self) -> float:
-        """The Hamming distance between those that match and those that do not."""
+        """Decision threshold; smaller distances match."""
         return self.hash.boundary
 
     def for_known_queries(self) -> Victim:
-        """With one set of noisy codes for all queries, where each would have had its own."""
+        """Return a copy that uses one set of noisy reference codes for all queries."""
         if self.matcher is None:
             return self
         return replace(self, reference=self.matcher.for_known_queries(self.reference, self.noise))
 
     @property
     def sigma(self) -> float:
-        """The noise an adaptive attacker has to average over; 0 for a plain hash."""
+        """The sigma that an adaptive attacker averages over; 0 for a plain hash."""
         return self.reference.sigma if self.matcher else 0.0
 
     @property
@@ -171,22 +173,20 @@ class Victim(Target):
         return signs(self.reference.code).to(self.hash.device)
 
     def noisy_margins(self, pixels: torch.Tensor, count: int, source: GaussianSource) -> torch.Tensor:
-        """Margins ``(count, bits)`` under the deployed kind of noise, differentiable; without noise, one row."""
+        """Return margins ``(count, bits)`` under the deployed kind of noise, differentiable; one row without noise."""
         hash_ = accelerated(self.hash)
         if self.matcher is None:
             return hash_.margins(pixels[None])
         return self.matcher.sampler.noise.margins(hash_, pixels, self.sigma, count, source)
 
     def noisy_distance(self, pixels: torch.Tensor, count: int, source: GaussianSource) -> float:
-        """The mean distance over votes, on the forward engine and the attacker's noise."""
+        """Return the mean distance over votes, with the deployed engine and noise from ``source``."""
         if self.matcher is None:
             return self.plain_distance(pixels)
-        queries = self.matcher.sampler.codes(pixels, self.sigma, count, source)
-        pairs = self.reference.pair(queries, count, self.matcher.sampler, source)
-        return float(torch.cat([self.hash.distances(codes, other) for codes, other in pairs]).float().mean())
+        return float(self.matcher.distances(self.reference, pixels, count, source, source).float().mean())
 
     def reference_signs(self, count: int, source: GaussianSource) -> torch.Tensor:
-        """What ``count`` votes compare with, as -1 and 1: one code, bank entries, or fresh noisy codes."""
+        """Return the reference codes of ``count`` votes as -1 and 1: one code, bank entries, or fresh noisy codes."""
         if self.reference.bank is not None:
             codes = self.reference.bank[source.integers(count, len(self.reference.bank))]
         elif self.reference.pixels is not None and self.matcher is not None:
@@ -197,7 +197,7 @@ class Victim(Target):
         return signs(codes).to(self.hash.device)
 
     def decision(self, pixels: torch.Tensor) -> Decision:
-        """By the plain hash's matching rule, or by votes on the defender's noise, abstentions as they are deployed."""
+        """Decide by the plain hash's rule, or by votes on the defender's noise with the deployment's abstentions."""
         if self.matcher is None:
             matched = bool(self.hash.matches(self.hash.code(pixels), self.reference.code))
             return Decision.MATCH if matched else Decision.NO_MATCH
@@ -205,13 +205,13 @@ class Victim(Target):
         return self.matcher.abstain_as if found is Decision.ABSTAIN else found
 
     def distance(self, pixels: torch.Tensor) -> float:
-        """The Hamming distance; under smoothing the mean over the votes' distances."""
+        """Return the distance of the plain hash, or under smoothing the mean distance of votes."""
         if self.matcher is None:
             return self.plain_distance(pixels)
         draws = SCORE_DRAWS if self.hash.has_small_network else NETWORK_SCORE_DRAWS
         return self.noisy_distance(pixels, draws, self.noise.fork("score"))
 
     def plain_distance(self, pixels: torch.Tensor) -> float:
-        """The Hamming distance of the plain hash."""
+        """Return the distance of the plain hash."""
         plain = self.hash if self.matcher is None else self.matcher.plain_hash
         return float(plain.distances(plain.code(pixels), self.reference.plain))

@@ -1,1 +1,1 @@
-"""Calibration measures the profile that a hash is deployed with."""
+"""Calibration: measure a hash on photos and choose the profile to deploy."""

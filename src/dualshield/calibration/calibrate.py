@@ -31,7 +31,7 @@ from dualshield.smoothing.statistics import clopper_pearson_lower
 logger = logging.getLogger(__name__)
 
 CONFIDENCE = 0.95
-# Fewer pairs than can show collisions to be below this say little.
+# Too few pairs to show that collisions are below this rate cause a warning.
 SHOWN = 0.001
 
 
@@ -51,18 +51,18 @@ def calibrate(
 ) -> Profile:
     """Measure a hash on unrelated photos, and choose the low-pass, sigma and vote threshold to deploy.
 
-    Photos are read one by one: all of them are hashed, but only those of the plan are kept. The matching threshold of
-    the plain hash is its own, or ``threshold``, or the largest that keeps false matches within ``fpr``. Points that
-    are finished are kept in the ``journal`` until the profile is written. ``unreadable`` is told of photos that cannot
-    be read, which are then passed over; without it they are an error. Warnings say where the photos or the grid were
-    too few.
+    Photos are read one by one: all are hashed, but only ``plan.images`` are kept. The matching threshold of the plain
+    hash is its own, or ``threshold``, or the largest that keeps false matches within ``fpr``. Finished grid points are
+    saved in the ``journal``, so that an interrupted run can go on. ``unreadable`` is called for each photo that cannot
+    be read, which is then skipped; without it such a photo is an error. Warnings are logged if there were too few
+    photos or the grid was too small.
     """
     require("plan", plan, CalibrationPlan, or_none=True)
     require("threshold", threshold, *NUMBER, or_none=True)
     require("false-match rate", fpr, *NUMBER, or_none=True)
     require("journal", journal, *PATH, or_none=True)
     if not isinstance(photos, Iterable) or isinstance(photos, str | bytes):
-        raise InputError(f"photos is of type {type(photos).__name__}; give several images")
+        raise InputError(f"photos is of type {type(photos).__name__}; give a list of images")
     if threshold is not None and fpr is not None:
         raise InputError("give either a threshold or a false-match rate, not both")
     plan = plan or CalibrationPlan()
@@ -79,7 +79,7 @@ def calibrate(
                 raise
             unreadable(error)
             continue
-        # Names, not paths: a profile is meant to be shared.
+        # Profiles are shared, so only file names are kept, no paths.
         image = replace(image, name=Path(image.name).name)
         if len(kept) < plan.images:
             kept.append(image)
@@ -103,28 +103,28 @@ def calibrate(
 
 
 def collisions_at_most(rate: float, pairs: int) -> float:
-    """The upper 95 % limit (Clopper-Pearson) of a rate measured on so many pairs, as if they were independent."""
-    # Rates are kept as 32-bit fractions; half a pair, which collided in one order only, counts whole.
+    """Return the upper 95 % limit (Clopper-Pearson) of a rate measured on ``pairs``, as if they were independent."""
+    # Rates are 32-bit fractions, hence the tolerance; a pair that collided in one order only counts as a whole pair.
     collided = min(pairs, math.ceil(rate * pairs - 1e-3))
     return 1 - clopper_pearson_lower(pairs - collided, pairs, 1 - CONFIDENCE)
 
 
 def cautions(profile: Profile) -> list[str]:
-    """What to know before a fresh profile is trusted: too few pairs, or a grid that ended too early."""
+    """Return warnings about a new profile: too few pairs, or a grid that ended too early."""
     found = []
     pairs, limit = profile.measured["pairs"], profile.measured["collisions_at_most"]
     if collisions_at_most(0, pairs) > SHOWN:
         enough = math.ceil(math.log(1 - CONFIDENCE) / math.log1p(-SHOWN))
         found.append(
-            f"collisions were measured on {pairs:,} pairs, which show no more than that they are below "
-            f"{up(100 * limit, 2)} %; {enough:,} pairs could show {100 * SHOWN:g} %: give more photos"
+            f"collisions were measured on {pairs:,} pairs, which only shows that they are below "
+            f"{up(100 * limit, 2)} %; give more photos ({enough:,} pairs can show {100 * SHOWN:g} %)"
         )
     row = sorted(point.sigma for point in profile.grid if point.lowpass == profile.lowpass)
     larger = [factor * profile.sigma for factor in (1.5, 2) if factor * profile.sigma <= MAX_SIGMA]
     if profile.sigma == row[-1] and larger:
         grid = ",".join(f"{sigma:g}" for sigma in (*row, *larger))
         found.append(
-            f"the grid ended at sigma {profile.sigma:g}; larger ones may be better: "
-            f"--grid {profile.lowpass or 'none'}:{grid}"
+            f"the best sigma {profile.sigma:g} is the largest of the grid; "
+            f"try a larger grid, {profile.lowpass or 'none'}:{grid}"
         )
     return found

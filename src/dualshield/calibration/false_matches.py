@@ -1,4 +1,4 @@
-"""How often unrelated codes match, and which threshold keeps that within a rate."""
+"""Count matches among unrelated codes, and find the threshold for a false-match rate."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dualshield.errors import InputError
 
 
 def hamming(codes: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """Numbers of differing bits; broadcasts over batches."""
+    """Return the numbers of differing bits; broadcasts over batches."""
     return (codes ^ reference).sum(-1)
 
 
 def threshold_at(distance: int, bits: int) -> float:
-    """A bit error rate for a whole distance, half a step above it: floor(threshold * bits) is safe from rounding."""
+    """Return a bit error rate half a bit above a whole distance, so that rounding does not affect the threshold."""
     return min((distance + 0.5) / bits, 0.499)
 
 
 def distance_histogram(codes: torch.Tensor) -> torch.Tensor:
-    """How many of all pairs of codes are at each Hamming distance."""
+    """Return the number of pairs of codes at each Hamming distance."""
     count, bits = codes.shape
     histogram = torch.zeros(bits + 1, dtype=torch.long)
     for i in range(count - 1):
@@ -27,7 +27,7 @@ def distance_histogram(codes: torch.Tensor) -> torch.Tensor:
 
 
 def threshold_for(fpr: float, plain: torch.Tensor) -> float:
-    """The largest bit error rate whose matches among the unrelated ``plain`` codes stay within ``fpr``."""
+    """Return the largest bit error rate at which at most ``fpr`` of the pairs of unrelated ``plain`` codes match."""
     if not 0 < fpr < 1:
         raise InputError(f"false-match rate {fpr} is not in (0, 1)")
     count, bits = plain.shape
@@ -39,6 +39,6 @@ def threshold_for(fpr: float, plain: torch.Tensor) -> float:
     distance = int(within.sum()) - 1
     if distance < 0:
         raise InputError(
-            f"even identical codes occur more often than {fpr:g} among these images: duplicates in the data?"
+            f"the rate of identical codes is already above fpr {fpr:g}; remove duplicate images from the data"
         )
     return threshold_at(distance, bits)

@@ -1,7 +1,7 @@
-"""Calibration: measure a grid of (low-pass, sigma) on photos, and choose where to deploy (METHOD.md 5).
+"""Measure a grid of (low-pass, sigma) on photos, and choose the point to deploy (METHOD.md 5).
 
-Too much noise makes every image hash like noise, low-texture images first; so blank images stand among the unrelated
-ones, as queries and as references.
+With too much noise every image hashes like noise, low-texture images first. So blank images are among the unrelated
+images, as queries and as references.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ DEFAULT_GRID: Grid = (
 
 @dataclass(frozen=True)
 class CalibrationPlan:
-    """How much to measure. The first ``radius_images`` of the photos give the identity radius, and so on."""
+    """How much to measure. The first ``radius_images`` photos give the identity radius, and so on."""
 
     grid: Grid = DEFAULT_GRID
     images: int = 100
@@ -70,12 +70,12 @@ class CalibrationPlan:
         if not sigmas or any(not MIN_SIGMA <= sigma <= MAX_SIGMA for sigma in sigmas):
             raise InputError(f"calibration: the grid needs positive sigmas, from {MIN_SIGMA:g} to {MAX_SIGMA}")
         if any(len(set(row)) < len(row) for row in ([lowpass for lowpass, _ in self.grid], *(s for _, s in self.grid))):
-            raise InputError("calibration: the grid names a low-pass twice, or a sigma twice behind one")
+            raise InputError("calibration: the grid names a low-pass twice, or a sigma twice for one low-pass")
 
 
 @dataclass(frozen=True)
 class _Distances:
-    """Hamming distances of noisy codes to one kind of reference at one sigma; votes follow for any threshold."""
+    """Hamming distances of noisy codes to one kind of reference at one sigma; a threshold turns them into votes."""
 
     identity: list[torch.Tensor]  # per photo (draws,)
     variants: list[list[torch.Tensor]]  # per photo and variant (draws,)
@@ -108,7 +108,7 @@ class Calibration:
         if len(deployment.members) > 1:
             raise InputError(f"calibration measures one hash at a time, not {deployment.name}")
         (self.hash,) = deployment.hashes
-        # Whatever cannot be used fails here, not after hours of measuring.
+        # Fail here if the hash or engine is unusable, not after hours of measuring.
         require_fixed_function(
             make_engine(self.hash, deployment.engine, deployment.device, deployment.batch_size), self.hash
         )
@@ -125,7 +125,7 @@ class Calibration:
         self.unprotected = self._measure_unprotected(plain_codes)
 
     def run(self, journal: Path | None = None, progress: Callable[[str, int, int], None] = lambda *_: None) -> Profile:
-        """Measure what the journal does not hold yet, then choose."""
+        """Measure the grid points that are not in the journal yet, then choose the profile."""
         depends_on = {"names": [photo.name for photo in self.photos], "unprotected": asdict(self.unprotected)}
         record = Journal(journal, {**self._described(), **depends_on}) if journal else None
         done = _finished(record) if record else {}
@@ -143,7 +143,7 @@ class Calibration:
 
     @property
     def pairs(self) -> int:
-        """Unrelated pairs behind a rate of collisions; the two orders of one tell nearly the same, and count once."""
+        """The number of unrelated pairs behind the collision rate; both orders of a pair count once."""
         return sum(int(self._others(i).sum()) for i in range(len(self.images))) // 2
 
     @staticmethod
@@ -155,7 +155,7 @@ class Calibration:
     def _measure(
         self, lowpass: int | None, sigmas: Sequence[float], report: Callable[[str, int], None]
     ) -> list[GridPoint]:
-        """All sigmas behind one low-pass, smallest first."""
+        """Measure all sigmas behind one low-pass, smallest first."""
         hash_ = self.hashes[lowpass]
         deployment = self.deployment
         engine = make_engine(hash_, deployment.engine, deployment.device, deployment.batch_size)
@@ -199,7 +199,7 @@ class Calibration:
     # -- rates -------------------------------------------------------------------------------------
 
     def _point(self, lowpass: int | None, levels: list[_Level]) -> GridPoint:
-        """The rates at the largest threshold, up to the hash's own, whose collisions are no more than unprotected."""
+        """Measure the last level at the largest threshold (up to the hash's own) that adds no collisions."""
 
         def largest(rates: Callable[[int], Rates]) -> Rates:
             for distance in range(self.hash.max_distance, 0, -1):
@@ -217,7 +217,7 @@ class Calibration:
         )
 
     def _deployed(self, levels: list[_Level], distance: int) -> Rates:
-        """Rates when each reference takes, as enrollment does, its best sigma among the levels."""
+        """Return the rates if each reference gets its best sigma among the levels, as in enrollment."""
         hash_ = self.hash.with_threshold(threshold_at(distance, self.hash.bits))
         chosen = []
         for image in range(len(self.images)):
@@ -225,13 +225,13 @@ class Calibration:
                 expected_radius(level.banks[image], hash_, "code", level.sigma, DEFAULT_N, self.plan.alpha)
                 for level in levels
             ]
-            # The first, so the smallest sigma, where nothing is to be expected from any.
+            # If no sigma gives a radius, this is the first level, the smallest sigma.
             level = levels[expected.index(max(expected))]
             chosen.append((level.sigma, level.own))
         return self._rates(chosen, distance)
 
     def _rates(self, chosen: list[tuple[float, _Distances]], distance: int) -> Rates:
-        """Rates when reference i has the sigma and the distances ``chosen[i]``, at a largest Hamming distance."""
+        """Return the rates if reference i has the sigma and distances ``chosen[i]``; votes match up to ``distance``."""
 
         def radius(distances: torch.Tensor, sigma: float) -> float:
             votes = int((distances <= distance).sum())
@@ -257,7 +257,7 @@ class Calibration:
         )
 
     def _others(self, index: int) -> torch.Tensor:
-        """Which images are unrelated to this one; two blanks are not unrelated."""
+        """Return a mask of the images that are unrelated to this one; two blank images are not unrelated."""
         others = torch.ones(len(self.images), dtype=torch.bool)
         others[index] = False
         if index >= len(self.photos):
@@ -265,7 +265,7 @@ class Calibration:
         return others
 
     def _measure_unprotected(self, plain_codes: torch.Tensor | None) -> Rates:
-        """What the plain hash achieves; its collisions on all photos there are, since they are rare."""
+        """Return the rates of the plain hash; collisions are rare, so they are counted on all photos."""
         matched = [
             bool(self.hash.matches(self.hash.code(variant), self.plain[i]))
             for i, of_photo in enumerate(self.variants)
@@ -294,7 +294,7 @@ def _finished(journal: Journal) -> dict[int | None, list[GridPoint]]:
             points = [GridPoint.parse(data) for data in record]
             done[points[0].lowpass] = points
         except (TypeError, LookupError, InputError):
-            continue  # not one of our records: it is measured again
+            continue  # unreadable record: these points are measured again
     return done
 
 

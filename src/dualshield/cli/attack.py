@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, get_args
 
@@ -11,6 +10,7 @@ import click
 from dualshield.attacks.defence import Defence
 from dualshield.attacks.methods import METHODS, get_attack
 from dualshield.attacks.result import AttackBudget, AttackResult
+from dualshield.cli.answers import echo_object
 from dualshield.cli.options import (
     deployment_options,
     deployment_parameters,
@@ -31,14 +31,16 @@ from dualshield.smoothing.variants import Variant
 @click.command()
 @click.argument("reference", type=click.Path())
 @click.argument("query", required=False, type=click.Path())
-@click.option("--out", "-o", type=click.Path(path_type=Path), help="Where the adversarial PNG (512x512) goes.")
+@click.option("--out", "-o", type=click.Path(path_type=Path), help="Write the adversarial image (PNG, 512x512) here.")
 @click.option("--method", type=click.Choice(list(METHODS)), default="eot-pgd", show_default=True)
 @click.option("--budget", default=40.0, show_default=True, help="Largest l2 change, 512x512x3 pixels in [0,1].")
 @click.option("--against", type=click.Choice(get_args(Variant)), default="original", show_default=True)
-@click.option("--preview", type=click.Path(path_type=Path), help="Query, adversarial image and difference as one PNG.")
+@click.option(
+    "--preview", type=click.Path(path_type=Path), help="Write query, adversarial image and their difference as one PNG."
+)
 @click.option("--overwrite", is_flag=True, help="Replace outputs that exist, never inputs.")
 @strength_option
-@click.option("--seed", default=2026, show_default=True, help="Of the attack; the defender's noise is fresh.")
+@click.option("--seed", default=2026, show_default=True, help="Seed of the attack; the defender's noise is fresh.")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
 @deployment_options
 @hash_option
@@ -87,7 +89,10 @@ def attack(reference: str, query: str | None, hash_name: str, as_json: bool, **o
         **result.to_dict(),
         "deployment": deployment.digest,
     }
-    click.echo(json.dumps(record, indent=1) if as_json else _explain(result, hash_name, options["against"]))
+    if as_json:
+        echo_object(record)
+    else:
+        click.echo(_explain(result, hash_name, options["against"]))
 
 
 def _explain(result: AttackResult, hash_name: str, against: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from rich.table import Table
 from dualshield._common.rounding import up
 from dualshield.calibration.calibrate import calibrate as run
 from dualshield.calibration.measure import CalibrationPlan
+from dualshield.cli.answers import echo_object
 from dualshield.cli.options import engine_options, hash_option, json_option
 from dualshield.cli.output import console, progress
 from dualshield.errors import InputError
@@ -33,12 +34,17 @@ PLAN = CalibrationPlan()
     type=click.Path(path_type=Path),
     help="Where the profile goes; by default where every command finds it: beside a card, or in your profile folder.",
 )
-@click.option("--grid", multiple=True, metavar="M:S,S,...", help="Sigmas S behind low-pass M (or none:...); repeat it.")
+@click.option(
+    "--grid",
+    multiple=True,
+    metavar="M:S,S,...",
+    help="Noise levels S to try with low-pass M (or none); may be repeated.",
+)
 @click.option("--images", default=PLAN.images, show_default=True, help="Photos for collisions under noise.")
 @click.option("--variant-images", default=PLAN.variant_images, show_default=True, help="Photos for benign variants.")
 @click.option("--radius-images", default=PLAN.radius_images, show_default=True, help="Photos for certified radii.")
 @click.option("--draws", default=PLAN.draws, show_default=True, help="Draws per certified radius.")
-@click.option("--threshold", type=float, help="Bit error rate that matches; by default the hash's own.")
+@click.option("--threshold", type=float, help="Largest bit error rate that matches; by default that of the hash.")
 @click.option("--fpr", type=float, help="Choose the threshold that meets this false-match rate of the plain hash.")
 @click.option("--alpha", default=PLAN.alpha, show_default=True)
 @click.option("--seed", default=PLAN.seed, show_default=True)
@@ -47,7 +53,7 @@ PLAN = CalibrationPlan()
 def calibrate(hash_name: str, data: Path, as_json: bool, **options: Any) -> None:
     """Measure radii, benign variants and collisions on a grid of (low-pass, sigma), and choose the best.
 
-    An interrupted run continues where it stopped: finished points are kept in OUT.journal until the profile is
+    An interrupted run continues where it stopped: finished grid points are kept in OUT.journal until the profile is
     written.
     """
     hash_ = as_hash(hash_name)
@@ -63,9 +69,15 @@ def calibrate(hash_name: str, data: Path, as_json: bool, **options: Any) -> None
     journal = out.with_name(out.name + ".journal")
     files = list_images(data)
     with progress() as bar:
-        task = bar.add_task("calibrating", total=None)
+        task = bar.add_task("reading photos", total=min(len(files), plan.images))
+
+        def photos() -> Iterator[Path]:
+            for file in files:
+                yield file
+                bar.advance(task)
+
         profile = run(
-            bar.track(files, description="reading photos"),
+            photos(),
             hash=hash_,
             plan=plan,
             threshold=threshold,
@@ -78,7 +90,7 @@ def calibrate(hash_name: str, data: Path, as_json: bool, **options: Any) -> None
     profile.save(out)
     journal.unlink(missing_ok=True)
     if as_json:
-        click.echo(json.dumps(asdict(profile), indent=1))
+        echo_object(asdict(profile))
     else:
         _show(profile, out)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 from rich.table import Table
 
+from dualshield.cli.answers import echo_object
 from dualshield.cli.options import json_option
 from dualshield.cli.output import console
 from dualshield.evaluation.compare import Figure, Line
@@ -22,11 +22,11 @@ from dualshield.evaluation.run.records import Run
 def compare(first: Path, second: Path, as_json: bool) -> None:
     """Compare two runs of `dualshield evaluate`, metric by metric, with 95 % intervals.
 
-    Better and worse are the defender's. Images that both runs have are compared pair by pair.
+    "Better" and "worse" are from the defender's point of view. Images that both runs have are compared pair by pair.
     """
     found = compare_runs(Run.open(first), Run.open(second))
     if as_json:
-        click.echo(json.dumps(found.to_dict(), indent=1))
+        echo_object(found.to_dict())
         return
     for note in found.notes:
         click.echo(f"note: {note}")

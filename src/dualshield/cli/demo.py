@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from dualshield.attacks.methods import get_attack
 from dualshield.attacks.result import AttackBudget
 from dualshield.cli.options import outputs_of
 from dualshield.cli.output import console, progress
+from dualshield.cli.session import hint
 from dualshield.errors import InputError, MissingError
 from dualshield.hardening.harden import Hardener
 from dualshield.images import CanonicalImage, load_image
@@ -45,14 +47,18 @@ VARIANTS = (Transform("jpeg", 60), Transform("brightness", 1.15), Transform("cro
     help="Where the pictures go.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace the pictures of an earlier demo.")
-def demo(folder: Path, overwrite: bool) -> None:
+@click.option(
+    "--hash", "only", type=click.Choice(list(DEMO_HASHES)), help="Only this hash; pdq is quick.  [default: both]"
+)
+def demo(folder: Path, overwrite: bool, only: str | None) -> None:
     """Show both shields on sample photos, for efflite and PDQ, and an attack that only a plain hash lets pass."""
     files = sample_photos()
     outputs = outputs_of(files, overwrite)
-    _check(outputs, folder)
+    hashes = {name: draws for name, draws in DEMO_HASHES.items() if only in (None, name)}
+    _check(outputs, folder, hashes)
     photos = [replace(load_image(file), name=file.stem) for file in files[:3]]
     out = console()
-    for name, draws in DEMO_HASHES.items():
+    for name, draws in hashes.items():
         try:
             deployment = deploy(name, n=draws)
         except MissingError as error:
@@ -63,24 +69,23 @@ def demo(folder: Path, overwrite: bool) -> None:
         _harden(out, deploy(name, n=draws, sigma="auto"), files[0], folder, outputs)
         if deployment.members[0].hash.has_small_network:
             _attack(out, deployment, files[0], folder, outputs)
-    out.print(
+    hint(
         "A plain hash decides by one distance, which an attacker moves at will. The smoothed matcher decides by a\n"
         "vote over noisy comparisons. Both radii are l2 lengths on 512x512x3 pixels in [0,1]. Inside the certified\n"
         "radius no attack whatsoever turns the majority of votes to the other side: a match cannot become a\n"
         "non-match, at most an abstention. Inside the detected radius this very matcher still gives the same answer,\n"
         "with probability 0.999. The paper's radius is 0.2993; try --paper with 'dualshield match'. Hardening changes\n"
-        "a photo imperceptibly before it is published, and moves it still farther from the boundary.",
-        highlight=False,
+        "a photo imperceptibly before it is published, and moves it still farther from the boundary."
     )
 
 
-def _check(outputs: Outputs, folder: Path) -> None:
+def _check(outputs: Outputs, folder: Path, hashes: Iterable[str]) -> None:
     """Before any work: that all pictures can be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot write pictures into {folder}: {error.strerror}; give another -o") from error
-    for name in DEMO_HASHES:
+    for name in hashes:
         outputs.check(_hardening(folder, name), *(_attacked(folder, name, against) for against in ATTACKED))
 
 

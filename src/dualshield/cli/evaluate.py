@@ -12,7 +12,8 @@ from typing import Any
 import click
 
 from dualshield.cli.options import hashes_option, profile_option
-from dualshield.cli.output import progress
+from dualshield.cli.output import counted, duration, progress
+from dualshield.cli.session import hint, note
 from dualshield.evaluation.evaluate import evaluate as run
 from dualshield.evaluation.plan.plan import PARTS
 from dualshield.evaluation.plan.protocol import PROTOCOLS
@@ -24,20 +25,34 @@ REPORT_EVERY = 60
 
 
 @click.command()
-@click.option("--data", multiple=True, required=True, type=click.Path(path_type=Path), help="A folder; repeat it.")
-@hashes_option("Repeat it; A+B is two hashes that decide together.")
-@click.option("--variants", default=",".join(VARIANTS), show_default=True, help="Also: hardening.")
+@click.option(
+    "--data", multiple=True, required=True, type=click.Path(path_type=Path), help="A folder of images; may be repeated."
+)
+@hashes_option("A hash; may be repeated. A+B is two hashes that decide together.")
+@click.option(
+    "--variants",
+    default=",".join(VARIANTS),
+    show_default=True,
+    help="Which shields are up, separated by commas; hardening alone is possible too.",
+)
 @click.option("--parts", default=",".join(PARTS), show_default=True)
 @click.option("--protocol", type=click.Choice(list(PROTOCOLS)), default="default", show_default=True)
 @profile_option
-@click.option("--limit", type=int, help="Images of each folder.  [default: the protocol's 100]")
-@click.option("--skip", default=0, show_default=True, help="Images of each folder to leave to another run.")
-@click.option("--attack-limit", type=int, help="The first so many of each folder are attacked.  [default: all]")
+@click.option("--limit", type=int, help="Use the first N images of each folder.  [default: the protocol's 100]")
+@click.option("--skip", default=0, show_default=True, help="Skip the first N images of each folder.")
+@click.option("--attack-limit", type=int, help="Attack only the first N images of each folder.  [default: all]")
 @click.option("--seed", default=2026, show_default=True)
-@click.option("--out", "-o", required=True, type=click.Path(path_type=Path), help="The folder of the run.")
-@click.option("--resume", is_flag=True, help="Go on with the run in that folder; only the limits may be larger.")
-@click.option("--keep-images", is_flag=True, help="Keep all published and attacked images, not just a gallery.")
-@click.option("--jobs", "-j", type=int, help="Processes that share the images.  [default: one per core]")
+@click.option("--out", "-o", required=True, type=click.Path(path_type=Path), help="Folder for the results of the run.")
+@click.option("--resume", is_flag=True, help="Continue the run in that folder; the limits may be larger than before.")
+@click.option(
+    "--keep-images", is_flag=True, help="Keep all published and attacked images, not only a few for the report."
+)
+@click.option(
+    "--manifest",
+    type=click.Path(path_type=Path),
+    help="A CSV file of dataset, file and sha256: measure these images only, and stop if one differs.",
+)
+@click.option("--jobs", "-j", type=int, help="Number of worker processes.  [default: one per core]")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
 def evaluate(
     data: tuple[Path, ...], hashes: tuple[str, ...], out: Path, resume: bool, jobs: int | None, **options: Any
@@ -45,9 +60,9 @@ def evaluate(
     """Measure certificates, attacks, transformations, collisions and image quality, and keep every single result.
 
     The paper's protocol has the paper's matcher and hardening, the default one those that are deployed. An interrupted
-    run loses at most the piece it was at. `dualshield report RUN` makes tables and plots of it.
+    run loses at most the result it was working on. `dualshield report RUN` makes tables and plots of it.
     """
-    with _shown() as show:
+    with run_progress() as show:
         summary = run(
             data,
             out,
@@ -60,11 +75,11 @@ def evaluate(
             **options,
         )
     for warning in summary.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        note(f"warning: {warning}")
     unmatched = f"; {summary.unmatched} are of pairs that did not match to begin with" if summary.unmatched else ""
     where = click.format_filename(summary.folder)
-    click.echo(f"{summary.images} images, {summary.records} results in {where}{unmatched}")
-    click.echo(f"next: dualshield report {where}")
+    click.echo(f"{counted(summary.images, 'image')}, {counted(summary.records, 'result')} in {where}{unmatched}")
+    hint(f"next: dualshield report {where}")
 
 
 def _names(text: str) -> tuple[Any, ...]:
@@ -73,7 +88,7 @@ def _names(text: str) -> tuple[Any, ...]:
 
 
 @contextmanager
-def _shown() -> Iterator[Progress]:
+def run_progress() -> Iterator[Progress]:
     """A bar on a terminal, a line now and then elsewhere."""
     if not sys.stderr.isatty():
         yield _lines(time.monotonic)
@@ -82,7 +97,7 @@ def _shown() -> Iterator[Progress]:
         task = bar.add_task("reading", total=None)
 
         def show(what: str, done: int, total: int, left: float | None) -> None:
-            rest = "" if left is None else f"  ({_duration(left)} left)"
+            rest = "" if left is None else f"  ({duration(left)} left)"
             bar.update(task, description=what + rest, completed=done, total=total)
 
         yield show
@@ -96,12 +111,7 @@ def _lines(clock: Callable[[], float]) -> Progress:
         if clock() - last < REPORT_EVERY:
             return
         last = clock()
-        rest = "" if left is None else f", about {_duration(left)} left"
-        click.echo(f"dualshield: {done} of {total} pieces{rest}: {what}", err=True)
+        rest = "" if left is None else f", about {duration(left)} left"
+        note(f"{done} of {total} pieces{rest}: {what}")
 
     return show
-
-
-def _duration(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    return f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes} min" if minutes else "1 min"

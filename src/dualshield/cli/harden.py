@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from dualshield._common.rounding import down
+from dualshield.cli.answers import echo_line, echo_object
 from dualshield.cli.options import (
     deployment_options,
     deployment_parameters,
@@ -18,7 +19,7 @@ from dualshield.cli.options import (
     json_option,
     strength_option,
 )
-from dualshield.cli.output import printable, progress
+from dualshield.cli.output import counted, duration, printable, progress
 from dualshield.errors import ExitCode, InputError
 from dualshield.hardening import gradient, paper
 from dualshield.hardening.batch import Destination, Outcome, expand, harden_files
@@ -33,19 +34,27 @@ DRY_RUN_DRAWS = 200
 
 
 @click.command()
-@click.argument("inputs", nargs=-1, required=True, metavar="IMG...", type=click.Path(path_type=Path))
+@click.argument("inputs", nargs=-1, required=True, metavar="IMG...", type=click.Path(path_type=Path, readable=False))
 @click.option("--out", "-o", type=click.Path(path_type=str), help="A file, or a folder for many.")
-@hashes_option("A+B, or repeat it, to harden for several hashes at once.")
+@hashes_option("A hash; A+B, or repeat the option, to harden for several hashes at once.")
 @click.option("--preset", type=click.Choice(["perceptual", "paper"]), default="perceptual", show_default=True)
 @strength_option
 @click.option("--format", "format_", type=click.Choice(["keep", "png", "jpeg"]), default="keep", show_default=True)
-@click.option("--quality", type=int, metavar="Q", help="Of lossy formats, 1 to 100; by default as in the original.")
-@click.option("--negatives", type=click.Path(path_type=Path), help="A folder of unrelated images to keep away from.")
-@click.option("--preview", type=click.Path(path_type=Path), help="Original, hardened and difference, as one PNG.")
-@click.option("--in-place", is_flag=True, help="Replace the originals; each stays beside as NAME.original.")
+@click.option(
+    "--quality", type=int, metavar="Q", help="Quality of lossy formats, 1 to 100; by default that of the original."
+)
+@click.option(
+    "--negatives",
+    type=click.Path(path_type=Path),
+    help="A folder of unrelated images that the hardened one must not come near.",
+)
+@click.option(
+    "--preview", type=click.Path(path_type=Path), help="Write original, hardened image and their difference as one PNG."
+)
+@click.option("--in-place", is_flag=True, help="Replace the originals; each is kept as NAME.original.")
 @click.option("--overwrite", is_flag=True, help="Replace outputs that exist, never inputs.")
 @click.option("--dry-run", is_flag=True, help="Estimate the time, write nothing.")
-@click.option("--steps", type=int, help="Optimisation steps; by default the preset's.")
+@click.option("--steps", type=int, help="Number of optimisation steps; by default that of the preset.")
 @click.option(
     "--reference", "keep_references", is_flag=True, help="Write the reference of OUT beside it, as OUT.dsref."
 )
@@ -58,13 +67,15 @@ def harden(inputs: tuple[Path, ...], hashes: tuple[str, ...], as_json: bool, **o
 
     The published file keeps size, format, metadata and colour profile; with another --format, name OUT after it. The
     radii are those of the original and of the file as written, each as its own reference, for the matcher that
-    'dualshield match' has with the same options; with --reference that of the file is kept for it. With --json, one
-    object per image and line. An interrupted run into a folder continues where it stopped.
+    'dualshield match' has with the same options; with --reference that of the file is kept for it. With --json one
+    image gives one object; several, or a folder, give one object per line. An interrupted run into a folder continues
+    where it stopped.
     """
     out = options["out"]
     # A trailing slash says "folder", which a Path would forget.
     folder = out is not None and out.endswith("/")
     files = expand(inputs)
+    many = len(inputs) > 1 or inputs[0].is_dir()
     if options["preview"] is not None and len(files) > 1:
         raise InputError("--preview shows one image; give a single one")
     destination = Destination(
@@ -105,7 +116,10 @@ def harden(inputs: tuple[Path, ...], hashes: tuple[str, ...], as_json: bool, **o
         ):
             bar.advance(whole)
             failures += outcome.error is not None
-            _show(outcome, as_json)
+            bar.stop()  # what is printed must not run into the bar
+            _show(outcome, as_json, many)
+            bar.start()
+        bar.update(task, visible=False)
     if failures and len(files) > 1:
         click.echo(f"dualshield: {failures} of {len(files)} images failed", err=True)
     return ExitCode.BAD_INPUT if failures else ExitCode.DONE
@@ -118,7 +132,7 @@ def _read_besides(hashes: tuple[str, ...], profile: Path | None, negatives: Path
     return [*cards, *([] if profile is None else [profile]), *others]
 
 
-def _show(outcome: Outcome, as_json: bool) -> None:
+def _show(outcome: Outcome, as_json: bool, many: bool) -> None:
     if outcome.error is not None:
         click.echo("dualshield: " + " ".join(outcome.error.split()), err=True)
         return
@@ -132,7 +146,7 @@ def _show(outcome: Outcome, as_json: bool) -> None:
             err=True,
         )
     if as_json:
-        click.echo(json.dumps(report.to_dict()))
+        (echo_line if many else echo_object)(report.to_dict())
         return
     already = "  (finished earlier)" if outcome.skipped else ""
     click.echo(f"{click.format_filename(report.output or report.file)}{already}")
@@ -153,24 +167,29 @@ def _show(outcome: Outcome, as_json: bool) -> None:
     )
 
 
+def _seconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
 def _estimate(hardener: Hardener, files: list[Path], as_json: bool) -> None:
     """Two steps and a few draws of the first image, scaled up."""
     image = Publication.open(files[0]).canonical
-    started = time.perf_counter()
-    _, taken = hardener.perturb(image, steps=DRY_RUN_STEPS)
-    optimising = time.perf_counter() - started
+    optimising = _seconds(lambda: hardener.perturb(image, steps=1))
     if hardener.strategy != "linear":
+        # The first call compiled the network, once for all images; the difference of two others is what a step takes.
         total = hardener.steps or (paper.STEPS if hardener.strategy == "paper" else gradient.STEPS)
-        optimising *= total / taken
+        one, several = (_seconds(lambda n=steps: hardener.perturb(image, steps=n)) for steps in (1, 1 + DRY_RUN_STEPS))  # type: ignore[misc]
+        optimising = one + (total - 1) * max(0.0, several - one) / DRY_RUN_STEPS
     certifying = 0.0
     for matcher in hardener.deployment.matchers:
-        started = time.perf_counter()
         reference = matcher.enroll(image.pixels)
-        enrolling = time.perf_counter() - started
-        started = time.perf_counter()
-        matcher.count(reference, image.pixels, DRY_RUN_DRAWS, GaussianSource.secret())
-        draws = matcher.config.n0 + matcher.config.n
-        certifying += 2 * (enrolling + (time.perf_counter() - started) * draws / DRY_RUN_DRAWS)
+        enrolling = _seconds(lambda m=matcher: m.enroll(image.pixels))  # type: ignore[misc]
+        drawing = _seconds(
+            lambda m=matcher, r=reference: m.count(r, image.pixels, DRY_RUN_DRAWS, GaussianSource.secret())  # type: ignore[misc]
+        )
+        certifying += 2 * (enrolling + drawing * matcher.config.most_votes / DRY_RUN_DRAWS)
     each = optimising + certifying
     found = {
         "images": len(files),
@@ -179,9 +198,9 @@ def _estimate(hardener: Hardener, files: list[Path], as_json: bool) -> None:
         "seconds": each * len(files),
     }
     if as_json:
-        click.echo(json.dumps(found))
+        echo_object(found)
     else:
         click.echo(
-            f"{len(files)} images, about {each:.0f} s each ({certifying:.0f} s of it for certificates), "
-            f"{each * len(files) / 60:.0f} minutes in all; nothing was written"
+            f"{counted(len(files), 'image')}, about {duration(each)} each ({duration(certifying)} of it for "
+            f"certificates), {duration(each * len(files))} in all; nothing was written"
         )

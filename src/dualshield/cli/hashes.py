@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import click
 from rich.table import Table
 
+from dualshield.cli.answers import echo_lines
 from dualshield.cli.options import json_option
 from dualshield.cli.output import console
 from dualshield.hashes import HashState, list_hashes
@@ -29,7 +29,7 @@ def hashes(as_json: bool) -> None:
             }
             for s in states
         ]
-        click.echo(json.dumps(rows, indent=1))
+        echo_lines(rows)
         return
     table = Table("hash", "state", "bits", "input", "threshold", "about")
     for s in states:

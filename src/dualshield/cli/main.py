@@ -15,9 +15,11 @@ from io import TextIOWrapper
 from typing import Any, TextIO
 
 import click
+from click.shell_completion import CompletionItem
 
 from dualshield._common.allocator import keep_freed_memory
 from dualshield._version import __version__
+from dualshield.cli.session import QUIET, VERBOSE, session_options, with_session_options
 from dualshield.errors import DualShieldError, ExitCode
 
 INTERRUPTED = 130
@@ -36,7 +38,11 @@ COMMANDS = {
     "verify": "Certify without noise and votes, where the network allows it.",
     "weights": "Get, import and verify the trained weights of hashes.",
     "demo": "Show both shields on sample photos.",
+    "doctor": "Check this installation, and say what is missing.",
+    "completion": "Print the script that completes commands in your shell.",
 }
+# These have to work where the user's settings do not.
+WITHOUT_SETTINGS = ("doctor", "completion")
 
 
 class ErrorOutput(logging.Handler):
@@ -64,11 +70,17 @@ class Commands(click.Group):
             return None
         with _interrupted_at_once():
             found = vars(import_module(f"dualshield.cli.{cmd_name}")).values()
-        return next(value for value in found if isinstance(value, click.Command) and value.name == cmd_name)
+        command = next(value for value in found if isinstance(value, click.Command) and value.name == cmd_name)
+        return with_session_options(command, reads_settings=cmd_name not in WITHOUT_SETTINGS)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Without loading all commands for what the menu says of them."""
+        names = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -81,17 +93,23 @@ class Commands(click.Group):
             raise click.exceptions.Exit(ExitCode.DONE) from error
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=Commands,
+    params=list(session_options()),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 @click.version_option(__version__, prog_name="dualshield")
-@click.option("-v", "--verbose", is_flag=True, help="Log what the library does (stderr).")
-def cli(verbose: bool) -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Perceptual-hash matching that is hard to evade, with certified l2 radii.
 
     Exit codes: 0 done, 1 the condition asked for with --fail-on-..., 2 bad input or usage, 3 missing weights or
-    dependency.
+    dependency. Defaults for hash, profile, engine and threads can be set in a file dualshield.toml ('dualshield doctor'
+    says where) or in the environment.
     """
     logger = logging.getLogger("dualshield")
-    logger.setLevel(logging.INFO if verbose else logging.WARNING)
+    level = logging.ERROR if ctx.meta.get(QUIET) else logging.INFO if ctx.meta.get(VERBOSE) else logging.WARNING
+    logger.setLevel(level)
     logger.handlers[:] = [ErrorOutput()]
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from dualshield.cli.answers import echo_object
+from dualshield.cli.inputs import STDIN, ImageInput
 from dualshield.cli.options import (
     deployment_options,
     deployment_parameters,
@@ -18,10 +19,10 @@ from dualshield.cli.options import (
     outputs_of,
 )
 from dualshield.cli.output import explain
+from dualshield.cli.waiting import waiting
 from dualshield.errors import ExitCode, InputError, UnusableReferenceError
 from dualshield.hashes import hash_names
 from dualshield.hashes.registry import split_names
-from dualshield.images import load_image
 from dualshield.smoothing.deploy import as_reference, deploy, is_bare_code, is_kept
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.reference import Reference
@@ -36,13 +37,15 @@ from dualshield.smoothing.statistics import Decision
 @hash_option
 @deployment_options
 @click.option("--paper", is_flag=True, help="The paper's parameters: sigma 0.1, paired clipped noise, threshold 0.2.")
-@click.option("--n0", type=int, help="Draws that select the class.")
-@click.option("--alpha", type=float, help="Probability that the certificate is wrong.")
+@click.option(
+    "--n0", type=int, help="Votes that choose the class to certify; they are never reused for the certificate."
+)
+@click.option("--alpha", type=float, help="Probability that the certificate is wrong, at most.")
 @click.option(
     "--target-radius",
     type=float,
     metavar="R",
-    help="Stop as soon as this radius is proven; where it cannot be, decide all the same.",
+    help="Stop as soon as this radius is proven. If it cannot be proven, the query is still decided.",
 )
 @click.option("--seed", type=int, help="Reproducible noise, for experiments only; by default it is secret.")
 @engine_options
@@ -51,21 +54,23 @@ from dualshield.smoothing.statistics import Decision
     type=click.Choice(["match", "no-match", "abstain"]),
     default="abstain",
     show_default=True,
-    help="What to say of a query whose votes prove nothing.",
+    help="The decision for a query whose votes prove nothing.",
 )
 @click.option("--save-reference", type=click.Path(path_type=Path), help="Keep the enrolled reference in this file.")
 @click.option("--overwrite", is_flag=True, help="Replace the file of --save-reference.")
-@click.option("--fail-on-match", is_flag=True, help="Exit with 1 on a match, and on an abstention.")
-@click.option("--fail-on-no-match", is_flag=True, help="Exit with 1 unless it is a match.")
+@click.option("--fail-on-match", is_flag=True, help="Exit with code 1 on a match or an abstention.")
+@click.option("--fail-on-no-match", is_flag=True, help="Exit with code 1 unless it is a match.")
 @json_option
 @click.pass_context
 def match(ctx: click.Context, /, reference: str, query: str, hash_name: str, as_json: bool, **options: Any) -> int:
     """Decide whether QUERY matches REF, and certify the decision.
 
-    REF is an image, a reference that was kept (a file ending in .dsref), or a bare code of the plain hash written
-    code:HEX. A kept reference knows the name of its hash. With --hash A+B a pair matches if any of the hashes matches:
-    an attacker must evade all of them at once.
+    REF is an image, a saved reference (a file ending in .dsref), or a bare code of the plain hash written code:HEX. A
+    saved reference knows the name of its hash. With --hash A+B a pair matches if any of the hashes matches:
+    an attacker must evade all of them at once. One of the two may be - for an image on standard input.
     """
+    if reference == query == STDIN:
+        raise InputError("REF and QUERY cannot both be read from standard input")
     keep: Path | None = options["save_reference"]
     if keep is not None and not is_kept(keep):
         raise InputError(f"cannot keep the reference in {keep}: its name has to end in {SUFFIX}")
@@ -82,13 +87,18 @@ def match(ctx: click.Context, /, reference: str, query: str, hash_name: str, as_
         **{name: options[name] for name in ("n0", "alpha", "target_radius", "on_abstain")},
         **{name: options[name] for name in ("engine", "device", "batch_size")},
     )
-    image = load_image(query)
-    enrolled = as_reference(deployment, reference) if kept is None else kept
-    result = deployment.match(enrolled, image, noise=GaussianSource.make(options["seed"]))
+    image = ImageInput(Path(query)).load()
+    source = ImageInput(Path(reference)).load() if reference == STDIN else reference
+    enrolled = as_reference(deployment, source) if kept is None else kept
+    with waiting("votes") as progress:
+        result = deployment.match(enrolled, image, noise=GaussianSource.make(options["seed"]), progress=progress)
     if keep is not None:
         outputs.check(keep)
         enrolled.save(keep)
-    click.echo(json.dumps(result.to_dict(), indent=1) if as_json else explain(result, deployment.false_matches))
+    if as_json:
+        echo_object(result.to_dict())
+    else:
+        click.echo(explain(result, deployment.false_matches))
     return _exit_code(result, options["fail_on_match"], options["fail_on_no_match"])
 
 

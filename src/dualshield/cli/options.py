@@ -3,20 +3,81 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from dualshield._common.outputs import Outputs
+from dualshield._common.settings import VARIABLES, Setting
+from dualshield.cli.session import SettingOption, note, setting_of
 from dualshield.errors import InputError
 from dualshield.hashes import DEFAULT_HASH
-
-# Where one hash is used for everything, it need not be named in every command.
-HASH_VARIABLE = "DUALSHIELD_HASH"
+from dualshield.hashes.registry import CARD_SUFFIXES, split_names
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class HashOption(SettingOption):
+    """``--hash``; a card in a settings file is relative to that file."""
+
+    def from_file(self, found: Setting) -> Any:
+        return (hash_setting(found),) if self.multiple else hash_setting(found)
+
+
+class ProfileOption(SettingOption):
+    """``--profile``; one from the settings belongs to the hash of the settings, and to no other."""
+
+    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
+        value, source = super().consume_value(ctx, opts)
+        if source not in (ParameterSource.ENVIRONMENT, ParameterSource.DEFAULT_MAP) or ctx.resilient_parsing:
+            return value, source
+        given = opts.get("hash_name") or opts.get("hashes")
+        usual = default_hash(ctx)
+        if given is None or given in (usual, [usual], (usual,)):
+            return value, source
+        note(f"the profile {value} of your settings is left out, since --hash names another hash than {usual}")
+        return None, ParameterSource.DEFAULT
+
+    def from_file(self, found: Setting) -> Any:
+        _tell_if_local("profile", found)
+        return found.beside(str(found.value))
+
+
+def default_hash(ctx: click.Context) -> str:
+    """The hash of a call that names none."""
+    found = os.environ.get(VARIABLES["hash"])
+    if found:
+        return found
+    setting = setting_of(ctx, "hash")
+    return DEFAULT_HASH if setting is None else hash_setting(setting, tell=False)
+
+
+def hash_setting(found: Setting, *, tell: bool = True) -> str:
+    """The hash or hashes that a settings file names."""
+    from dualshield.hashes.external.card import runs_code
+
+    value = str(found.value)
+    if tell:
+        _tell_if_local("hash", found)
+    parts = [value] if Path(found.beside(value)).is_file() else split_names(value)
+    cards = {part: found.beside(part) for part in parts if part.lower().endswith(CARD_SUFFIXES)}
+    # Whoever gives us a folder of images must not have us run what lies beside them.
+    for card in cards.values() if found.is_local else ():
+        if runs_code(Path(card)):
+            raise InputError(
+                f"{found.file}: the hash card {card} runs a program or a TorchScript model, which settings in the "
+                "current folder may not do; if you trust it, use --hash or your own settings"
+            )
+    return "+".join(cards.get(part, part) for part in parts)
+
+
+def _tell_if_local(name: str, found: Setting) -> None:
+    """What results mean depends on it, and the user may not know of the file."""
+    if found.is_local:
+        note(f"{name} {found.value} is set by {found.file} in this folder")
 
 
 def hash_option(command: Command) -> Command:
@@ -24,8 +85,9 @@ def hash_option(command: Command) -> Command:
     return click.option(
         "--hash",
         "hash_name",
+        cls=HashOption,
+        setting="hash",
         default=DEFAULT_HASH,
-        envvar=HASH_VARIABLE,
         show_default=True,
         metavar="NAME|CARD.yaml",
         help="A name from 'dualshield hashes', or a hash card.",
@@ -37,9 +99,10 @@ def hashes_option(help_: str) -> Callable[[Command], Command]:
     return click.option(
         "--hash",
         "hashes",
+        cls=HashOption,
+        setting="hash",
         multiple=True,
         default=(DEFAULT_HASH,),
-        envvar=HASH_VARIABLE,
         show_default=True,
         metavar="NAME|CARD.yaml",
         help=help_,
@@ -48,7 +111,7 @@ def hashes_option(help_: str) -> Callable[[Command], Command]:
 
 def json_option(command: Command) -> Command:
     """``--json``."""
-    return click.option("--json", "as_json", is_flag=True, help="JSON on stdout, and nothing else there.")(command)
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout and nothing else.")(command)
 
 
 def strength_option(command: Command) -> Command:
@@ -57,17 +120,25 @@ def strength_option(command: Command) -> Command:
         "--strength",
         default=1.0,
         show_default=True,
-        help="Of hardening: 1 is imperceptible; up to 4, and then it is not.",
+        help="Strength of hardening, up to 4; 1 is meant to be imperceptible, more is visible.",
     )(command)
 
 
 def engine_options(command: Command) -> Command:
     """``--engine``, ``--device`` and ``--batch-size``."""
     for option in (
-        click.option("--batch-size", type=int, metavar="N", help="Draws per batch; by default what suits the hash."),
+        click.option(
+            "--batch-size", type=int, metavar="N", help="Votes computed at once; by default what suits the hash."
+        ),
         click.option("--device", default="cpu", show_default=True, help="cpu or cuda."),
         click.option(
-            "--engine", default="auto", show_default=True, metavar="auto|openvino|torch", help="Forward engine."
+            "--engine",
+            cls=SettingOption,
+            setting="engine",
+            default="auto",
+            show_default=True,
+            metavar="auto|openvino|torch",
+            help="What runs the network: OpenVINO or torch; auto takes the faster one.",
         ),
     ):
         command = option(command)
@@ -77,19 +148,44 @@ def engine_options(command: Command) -> Command:
 def profile_option(command: Command) -> Command:
     """``--profile FILE``."""
     return click.option(
-        "--profile", type=click.Path(path_type=Path), help="A profile of 'dualshield calibrate', of one hash."
+        "--profile",
+        cls=ProfileOption,
+        setting="profile",
+        type=click.Path(path_type=Path),
+        help="A profile written by 'dualshield calibrate' for this hash.",
     )(command)
 
 
 def deployment_options(command: Command) -> Command:
     """What a deployment has beside its hash: profile, rule, noise and draws."""
     for option in (
-        click.option("--n", type=int, metavar="N", help="Draws per certificate.  [default: 5000]"),
-        click.option("--sigma", type=Sigma(), metavar="S|auto", help="Noise level; auto: chosen for each reference."),
-        click.option("--lowpass", metavar="M|none", help="Low-pass the canonical image to M x M first."),
-        click.option("--noise", metavar="linear|clipped", help="Gaussian noise as it is, or clipped to valid pixels."),
-        click.option("--reference-mode", metavar="code|bank|paired", help="What each vote compares with."),
-        click.option("--rule", metavar="hamming|native", help="By bits, or as the authors do."),
+        click.option("--n", type=int, metavar="N", help="Votes per certificate.  [default: 5000]"),
+        click.option(
+            "--sigma",
+            type=Sigma(),
+            metavar="S|auto",
+            help="Standard deviation of the noise; auto chooses the best one for each reference.",
+        ),
+        click.option(
+            "--lowpass",
+            metavar="M|none",
+            help="Resize the canonical image to M x M and back first; none switches the profile's low-pass off.",
+        ),
+        click.option(
+            "--noise",
+            metavar="linear|clipped",
+            help="Gaussian noise as it is, or clipped to valid pixel values (the paper).",
+        ),
+        click.option(
+            "--reference-mode",
+            metavar="code|bank|paired",
+            help="What each vote compares with: one code, a bank of noisy codes, or a fresh noisy code (the paper).",
+        ),
+        click.option(
+            "--rule",
+            metavar="hamming|native",
+            help="How codes are compared: hamming counts differing bits, native uses the rule of the hash's authors.",
+        ),
         profile_option,
     ):
         command = option(command)
@@ -121,7 +217,13 @@ def outputs_of(reads: Iterable[str | os.PathLike[str] | None], overwrite: bool) 
     return Outputs(tuple(Path(name) for name in reads if name is not None), overwrite, "use --overwrite")
 
 
-class Sigma(click.ParamType[float | str]):
+if TYPE_CHECKING:
+    _SigmaType = click.ParamType[float | str]
+else:
+    _SigmaType = click.ParamType  # which takes no type before click 8.4
+
+
+class Sigma(_SigmaType):
     """A number, or ``auto``."""
 
     name = "sigma"

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from dualshield._common.rounding import down, up
+from dualshield.cli.session import is_quiet
 from dualshield.smoothing.detection import MISSED
 from dualshield.smoothing.noise_kinds import noise_kind
 from dualshield.smoothing.result import MatchResult, MemberResult, psnr_of
@@ -30,17 +31,38 @@ def console() -> Console:
     return Output(markup=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
 
 
+class Bar(Progress):
+    """A progress bar that prints nothing when disabled; rich before 14.3 ends it with an empty line."""
+
+    def stop(self) -> None:
+        if not self.disable:
+            super().stop()
+
+
 def progress() -> Progress:
-    """A progress bar on stderr; silent when stderr is not a terminal."""
-    return Progress(
+    """A progress bar on stderr; silent with --quiet, and when stderr is not a terminal."""
+    return Bar(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=Console(stderr=True),
-        disable=not sys.stderr.isatty(),
+        disable=is_quiet() or not sys.stderr.isatty(),
     )
+
+
+def counted(number: int, what: str) -> str:
+    """``1 image``, ``2 images``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """A time that people can picture: in seconds, minutes or hours."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
 
 
 def explain(result: MatchResult, false_matches: float | None = None) -> str:
@@ -52,6 +74,16 @@ def explain(result: MatchResult, false_matches: float | None = None) -> str:
     else:
         lines += [_says(member) for member in result.members]
     lines += _certificate(result)
+    near = [member for member in result.members if member.is_near_without_noise]
+    if result.decision is Decision.NO_MATCH and not result.abstained and near:
+        lines += [
+            _line(
+                "why", f"without noise the codes of {near[0].hash} are within the threshold, but most votes are not:"
+            ),
+            _line(
+                "", "an image with little detail, such as a flat colour, drowns in this noise; try a smaller --sigma"
+            ),
+        ]
     if len(result.members) == 1:
         lines.append(_line("matcher", _matcher(result.member)))
     else:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
 import click
 from rich.table import Table
 
-from dualshield.attacks import transformations
-from dualshield.attacks.budgets import COST_BUDGETS
+from dualshield.attacks.budgets import BUDGETS, COST_BUDGETS
 from dualshield.attacks.methods import METHODS
 from dualshield.attacks.pgd import NO_EOT
-from dualshield.attacks.redteam import Plan, Rate, cost_of_evasion, run
-from dualshield.attacks.transformations import TransformRate
+from dualshield.cli.answers import echo_lines
+from dualshield.cli.evaluate import run_progress
 from dualshield.cli.options import (
     deployment_options,
     deployment_parameters,
@@ -23,17 +21,27 @@ from dualshield.cli.options import (
     json_option,
     strength_option,
 )
-from dualshield.cli.output import console, progress
-from dualshield.errors import ImageError, InputError
-from dualshield.evaluation.plan.plan import label
-from dualshield.images import list_images
+from dualshield.cli.output import console, counted
+from dualshield.cli.session import note
+from dualshield.errors import InputError
+from dualshield.evaluation.plan.interface import label
+from dualshield.evaluation.plan.redteam import RedTeamPlan
+from dualshield.evaluation.rates import Rate, TransformRate, attack_rates, cost_of_evasion, transform_rates
+from dualshield.evaluation.run.records import Run
+from dualshield.evaluation.run.run import run_plan
 from dualshield.smoothing.deploy import deploy
-from dualshield.smoothing.variants import Variant
+from dualshield.smoothing.variants import VARIANTS, Variant
 
 
 @click.command()
-@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--method", "methods", multiple=True, type=click.Choice(list(METHODS)), help="Repeat it.")
+@click.argument("images", metavar="FOLDER|IMG...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--method",
+    "methods",
+    multiple=True,
+    type=click.Choice(list(METHODS)),
+    help="Repeat it.  [default: pgd and eot-pgd]",
+)
 @click.option("--budget", "budgets", multiple=True, type=float, help="Repeat it; by default 40, 90 and 180.")
 @click.option(
     "--against",
@@ -46,56 +54,63 @@ from dualshield.smoothing.variants import Variant
 @click.option(
     "--cost", is_flag=True, help="Find the cost of evasion by bisection over the budgets (by default 1 to 180)."
 )
+@click.option("--transforms", is_flag=True, help="Transformations instead of attacks.")
 @click.option(
-    "--journal",
+    "--out",
+    "-o",
     type=click.Path(path_type=Path),
-    help="What is finished is kept here, and not repeated.  "
-    "[default: redteam-HASH.journal, or redteam-HASH-transforms.journal]",
+    help="The folder of the run.  [default: redteam-HASH, or redteam-HASH-transforms]",
 )
-@click.option("--transforms", "only_transforms", is_flag=True, help="Transformations instead of attacks.")
+@click.option("--resume", is_flag=True, help="Go on with the run in that folder; only its images may be more.")
+@click.option("--jobs", "-j", default=1, show_default=True, help="Number of worker processes.")
 @strength_option
 @click.option("--seed", default=2026, show_default=True)
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
 @deployment_options
 @hash_option
 @json_option
-def redteam(folders: tuple[Path, ...], hash_name: str, as_json: bool, **options: Any) -> None:
-    """Attack every image of FOLDERS as published, and print success rates by variant, method and budget.
+def redteam(images: tuple[Path, ...], hash_name: str, as_json: bool, **options: Any) -> None:
+    """Attack every image as published, and print success rates by variant, method and budget.
 
-    With --hash A+B a match by any of the hashes is one: only what evades all of them counts.
+    With --hash A+B a match by any of the hashes is one: only what evades all of them counts. Every single result is
+    kept in the folder of the run, as 'dualshield evaluate' keeps them; 'dualshield report' and 'compare' read it too.
     """
-    if options["limit"] is not None and options["limit"] < 1:
-        raise InputError(f"limit {options['limit']} is below 1")
-    defaults = Plan(deploy(hash_name, device=options["device"], **deployment_parameters(options)))
-    plan = replace(
-        defaults,
-        methods=options["methods"] or defaults.methods,
-        budgets=tuple(sorted(set(options["budgets"]))) or (COST_BUDGETS if options["cost"] else defaults.budgets),
-        variants=options["variants"] or defaults.variants,
+    plan = _plan(hash_name, options)
+    usual = f"redteam-{label(plan.deployment)}{'-transforms' if plan.transforms else ''}"
+    out = options["out"] or Path(usual)
+    with run_progress() as show:
+        summary = run_plan(plan, images, out, resume=options["resume"], jobs=options["jobs"], progress=show)
+    run = Run.open(out)
+    if plan.transforms:
+        _show_transforms(plan, transform_rates(plan, run), as_json)
+    else:
+        _show_attacks(plan, attack_rates(plan, run), as_json)
+    for warning in summary.warnings:
+        note(f"warning: {warning}")
+    if not as_json:
+        click.echo(f"{counted(summary.images, 'image')}; every single result is in {click.format_filename(out)}")
+
+
+def _plan(hash_name: str, options: dict[str, Any]) -> RedTeamPlan:
+    methods, budgets = options["methods"], tuple(sorted(set(options["budgets"])))
+    if options["transforms"] and (methods or budgets or options["cost"]):
+        raise InputError("--transforms has neither methods nor budgets")
+    return RedTeamPlan(
+        deploy(hash_name, device=options["device"], **deployment_parameters(options)),
+        methods=() if options["transforms"] else methods or ("pgd", "eot-pgd"),
+        budgets=budgets or (COST_BUDGETS if options["cost"] else BUDGETS),
+        variants=options["variants"] or VARIANTS,
         search=options["cost"],
         strength=options["strength"],
         seed=options["seed"],
+        transforms=options["transforms"],
+        limit=options["limit"],
     )
-    files = [file for folder in folders for file in list_images(folder)[: options["limit"]]]
-    if options["only_transforms"]:
-        if options["methods"] or options["budgets"] or options["cost"]:
-            raise InputError("--transforms has neither methods nor budgets")
-        _transforms(plan, files, options["journal"], as_json)
-        return
-    journal = options["journal"] or Path(f"redteam-{label(plan.deployment)}.journal")
-    skipped = _Skipped()
-    with progress() as bar:
-        task = bar.add_task("attacking", total=None)
-        rates = run(
-            plan,
-            files,
-            journal,
-            lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
-            skipped,
-        )
+
+
+def _show_attacks(plan: RedTeamPlan, rates: list[Rate], as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps([asdict(rate) for rate in rates], indent=1))
-        skipped.say()
+        echo_lines(asdict(rate) for rate in rates)
         return
     table = Table("variant", "method", "budget", "images", "success", "abstained", "mean l2", "SSIM", "queries", "s")
     for rate in rates:
@@ -109,7 +124,7 @@ def redteam(folders: tuple[Path, ...], hash_name: str, as_json: bool, **options:
             *("-" if value is None else f"{value:{form}}" for value, form in _numbers(rate)),
         )
     console().print(table)
-    if options["cost"]:
+    if plan.search:
         for variant in plan.variants:
             for method in plan.methods:
                 curve = [rate for rate in rates if (rate.variant, rate.method) == (variant, method)]
@@ -119,28 +134,11 @@ def redteam(folders: tuple[Path, ...], hash_name: str, as_json: bool, **options:
         warnings.discard(NO_EOT)  # it was tried
     for warning in sorted(warnings):
         click.echo(f"warning: {warning}")
-    click.echo(f"{_images(len(files) - skipped.count)}; finished attacks are in {click.format_filename(journal)}")
-    skipped.say()
 
 
-def _transforms(plan: Plan, files: list[Path], journal: Path | None, as_json: bool) -> None:
-    journal = journal or Path(f"redteam-{label(plan.deployment)}-transforms.journal")
-    skipped = _Skipped()
-    with progress() as bar:
-        task = bar.add_task("transforming", total=None)
-        rates = transformations.run(
-            plan.deployment,
-            files,
-            plan.variants,
-            strength=plan.strength,
-            seed=plan.seed,
-            journal=journal,
-            progress=lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
-            unreadable=skipped,
-        )
+def _show_transforms(plan: RedTeamPlan, rates: list[TransformRate], as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps([asdict(rate) for rate in rates], indent=1))
-        skipped.say()
+        echo_lines(asdict(rate) for rate in rates)
         return
     table = Table("transformation", *(f"evades {variant}" for variant in plan.variants), "SSIM")
     by_name: dict[str, list[TransformRate]] = {}
@@ -150,30 +148,7 @@ def _transforms(plan: Plan, files: list[Path], journal: Path | None, as_json: bo
         shown = name if found[0].paper else f"{name} (extra)"
         table.add_row(shown, *(f"{rate.success:.1%}" for rate in found), f"{found[0].ssim:.3f}")
     console().print(table)
-    click.echo(
-        f"{_images(len(files) - skipped.count)}; abstentions count as evasions; "
-        f"what is finished is in {click.format_filename(journal)}"
-    )
-    skipped.say()
-
-
-class _Skipped:
-    """Tells of files that cannot be read, and at the end how many they were."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __call__(self, error: ImageError) -> None:
-        self.count += 1
-        click.echo(f"dualshield: skipped: {error}", err=True)
-
-    def say(self) -> None:
-        if self.count:
-            click.echo(f"dualshield: {_images(self.count)} skipped", err=True)
-
-
-def _images(count: int) -> str:
-    return "1 image" if count == 1 else f"{count} images"
+    click.echo("abstentions count as evasions")
 
 
 def _cost(curve: list[Rate]) -> str:

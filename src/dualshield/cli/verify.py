@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import click
 
 from dualshield._common.rounding import down
+from dualshield.cli.answers import echo_object
 from dualshield.cli.options import json_option
 from dualshield.cli.output import progress
 from dualshield.verification import Verification
@@ -35,10 +35,15 @@ from dualshield.verification.verify import TOLERANCE
     metavar="native|hamming",
     help="What must not change: the match by the authors' rule, or by the bit error rate.",
 )
-@click.option("--tolerance", default=TOLERANCE, show_default=True, help="Find the radius up to this factor.")
+@click.option(
+    "--tolerance",
+    default=TOLERANCE,
+    show_default=True,
+    help="Find the radius up to this factor of the largest provable one.",
+)
 @json_option
 def verify(image: Path, hash_name: str, as_json: bool, **options: Any) -> None:
-    """Certify, without noise and votes, how far IMG can be changed before its plain hash stops to match.
+    """Certify, without noise and votes, how far IMG can be changed before its plain hash stops matching.
 
     Bounds of the whole network (CROWN), for the hashes that were trained for it; takes minutes.
     """
@@ -54,7 +59,10 @@ def verify(image: Path, hash_name: str, as_json: bool, **options: Any) -> None:
             ),
             **options,
         )
-    click.echo(json.dumps(result.to_dict(), indent=1) if as_json else _explain(result))
+    if as_json:
+        echo_object(result.to_dict())
+    else:
+        click.echo(_explain(result))
 
 
 def _explain(result: Verification) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
 from dualshield._common.folders import weights_folder
+from dualshield.cli.answers import echo_lines, echo_object
 from dualshield.cli.options import json_option
 from dualshield.cli.output import progress
+from dualshield.cli.session import hint
 from dualshield.cli.weights_fit import fit
 from dualshield.errors import ExitCode
 from dualshield.hashes.import_weights import fetch_weights, import_weights
@@ -21,7 +22,7 @@ from dualshield.weights import StoredWeights, WeightState, states, verify
 def weights() -> None:
     """Get, import and verify the trained weights of hashes.
 
-    They are kept in one folder ('dualshield weights path', or wherever DUALSHIELD_WEIGHTS says), with their sha256.
+    They are kept with their sha256 in one folder: 'dualshield weights path' prints it, DUALSHIELD_WEIGHTS changes it.
     """
 
 
@@ -34,7 +35,7 @@ def list_(as_json: bool) -> None:
     """List the weight files the hashes can use: what is here, and where the authors publish the rest."""
     found = states()
     if as_json:
-        click.echo(json.dumps([_row(state) for state in found], indent=1))
+        echo_lines(_row(state) for state in found)
         return
     for state in found:
         weight = state.weight
@@ -44,7 +45,7 @@ def list_(as_json: bool) -> None:
         click.echo(f"    {weight.file}  {weight.address or weight.command or 'not published'}")
         if weight.note:
             click.echo(f"    {weight.note}")
-    click.echo(
+    hint(
         "Import a file: dualshield weights import WEIGHTS FILE; with internet, where the address is a file: "
         "dualshield weights fetch WEIGHTS"
     )
@@ -82,7 +83,7 @@ def verify_(as_json: bool) -> int:
     """Compare every imported file with its sha256; the exit code is 3 if one was changed or lost."""
     found = verify()
     if as_json:
-        click.echo(json.dumps([_row(state) for state in found], indent=1))
+        echo_lines(_row(state) for state in found)
     else:
         for state in found:
             click.echo(f"{state.weight.name}: {state.problem or 'as it was imported'}")
@@ -117,7 +118,7 @@ def _row(state: WeightState) -> dict[str, Any]:
 def _tell(stored: StoredWeights, as_json: bool) -> None:
     weight = stored.weight
     if as_json:
-        click.echo(json.dumps(_row(WeightState(weight, stored)), indent=1))
+        echo_object(_row(WeightState(weight, stored)))
         return
     click.echo(f"{weight.name} is imported: {click.format_filename(stored.path)}")
     click.echo(f"  sha256 {stored.sha256}, licence: {weight.licence}")

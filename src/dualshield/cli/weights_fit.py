@@ -21,7 +21,11 @@ from dualshield.images import list_images, load_image
     "--bits", default=simdino_fit.BITS, show_default=True, help="Length of the hash; the authors use 16, 32 and 64."
 )
 @click.option(
-    "--seed", default=simdino_fit.SEED, show_default=True, type=click.IntRange(0, 2**32 - 1), help="Of the rotation."
+    "--seed",
+    default=simdino_fit.SEED,
+    show_default=True,
+    type=click.IntRange(0, 2**32 - 1),
+    help="Seed of the rotation.",
 )
 def fit(name: str, images: Path, bits: int, seed: int) -> None:
     """Fit the projection of a SimDINO hash to the photos in a folder.

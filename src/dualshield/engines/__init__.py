@@ -1,1 +1,1 @@
-"""Engines run the network of a hash, forward or with gradients, as fast as the machine allows."""
+"""Inference engines that run the network of a hash: torch or OpenVINO, forward or with gradients."""

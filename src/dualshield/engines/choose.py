@@ -1,4 +1,4 @@
-"""The engine for a hash on this machine: checks of what was asked for, and the choice."""
+"""Choice of an engine for a hash, and checks of engine and device names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def make_engine(
     *,
     reads: Reads = "core",
 ) -> Engine:
-    """The engine asked for; ``auto`` takes OpenVINO for networks with weights on the CPU, else torch."""
+    """Return an engine; ``auto`` picks OpenVINO for networks with weights on the CPU, else torch."""
     check_engine(name, batch_size)
     check_device(device)
     on_cpu = torch.device(device).type == "cpu"
@@ -34,30 +34,30 @@ def make_engine(
         if not on_cpu:
             raise InputError(f"engine openvino runs on the CPU, not on {device}; use engine torch")
         if hash_.is_black_box:
-            # Tracing it would freeze the answer of one call into the converted model.
+            # Tracing would freeze the result of one call into the converted model.
             raise InputError(f"hash {hash_.name} is a black box, which OpenVINO cannot run; use engine torch")
         return OpenVinoEngine(hash_, batch_size or hash_.preferred_batch, reads=reads)
     if name == "torch" or not on_cpu or hash_.has_small_network or hash_.is_black_box:
         return TorchEngine(hash_, device, batch_size or hash_.preferred_batch, reads=reads)
     try:
         return OpenVinoEngine(hash_, batch_size or hash_.preferred_batch, reads=reads)
-    except Exception as error:  # any failure of the fast path has a correct slow answer
+    except Exception as error:  # torch is slower, but always correct
         logger.warning("OpenVINO cannot run %s (%s); using torch, several times slower", hash_.name, error)
         return TorchEngine(hash_, device, batch_size or hash_.preferred_batch, reads=reads)
 
 
 def check_engine(name: str, batch_size: int | None) -> None:
-    """Refuse what there is not, before anything is loaded."""
+    """Raise InputError for an unknown engine or an invalid batch size; loads nothing."""
     require("engine", name, str)
     require("batch size", batch_size, int, or_none=True)
     if name not in get_args(EngineName):
         raise InputError(f"unknown engine {name!r}: use one of {', '.join(get_args(EngineName))}")
     if batch_size is not None and batch_size < 1:
-        raise InputError(f"batch size {batch_size} is below 1")
+        raise InputError(f"batch size {batch_size} is below 1; give at least 1")
 
 
 def check_device(device: str) -> None:
-    """Refuse what torch cannot compute on, before anything is loaded."""
+    """Raise InputError for a device that torch cannot use here; loads nothing."""
     require("device", device, str)
     try:
         kind = torch.device(device).type

@@ -1,8 +1,8 @@
-"""What an engine is, and the one that runs on any torch device.
+"""The Engine protocol, and the engine that runs on any torch device.
 
-An engine turns a stream of batches into a stream of margins. It asks for the next batch while the last one is being
-computed, so noise generation overlaps with inference and memory does not grow with the stream. `gradients` has the
-engine that attacks and hardening use.
+An engine turns a stream of batches into a stream of margins. It may fetch the next batch while the last one is being
+computed, so noise generation overlaps with inference and memory does not grow with the stream. Attacks and hardening
+use the engine in `gradients`.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ Reads = Literal["core", "features"]
 
 
 class Engine(Protocol):
-    """Anything that maps batches ``(b, c, h, w)`` of what it reads, cores or features, to margins ``(b, bits)``."""
+    """Maps batches ``(b, c, h, w)`` of cores or features (see ``reads``) to margins ``(b, bits)``."""
 
     name: str
     batch_size: int
     reads: Reads
 
     def run(self, batches: Iterable[torch.Tensor]) -> Iterator[torch.Tensor]:
-        """Margins of each batch, in order."""
+        """Yield the margins of each batch, in order."""
         ...
 
 
 class TorchEngine:
-    """The network itself, on any torch device."""
+    """Runs the network with torch, on any device."""
 
     def __init__(
         self, hash_: PerceptualHash, device: torch.device | str, batch_size: int, *, reads: Reads = "core"
@@ -52,5 +52,5 @@ class TorchEngine:
 
 
 def network_after(reads: Reads, hash_: PerceptualHash) -> torch.nn.Sequential:
-    """What computes the margins from there."""
+    """Return the part of the hash after ``reads``: from cores or features to margins."""
     return torch.nn.Sequential(*([hash_.front_end.expansion()] if reads == "core" else []), hash_.network)

@@ -1,7 +1,7 @@
-"""A hash computed by engines with its gradients, for attacks and hardening on the CPU.
+"""Hashes with margins and gradients computed by OpenVINO, for attacks and hardening on the CPU.
 
-Margins come from the forward engine, and cost a third of what torch takes; gradients from a compiled backward pass
-(`openvino_gradient`), and only for those draws that are asked for one: hinges that are met ask for nothing.
+Margins come from the forward engine, in a third of torch's time. Gradients come from a compiled backward pass
+(`openvino_gradients`), and only for draws with a non-zero cotangent: a satisfied hinge loss needs no gradient.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from dualshield.hashes.perceptual_hash import PerceptualHash
 
 logger = logging.getLogger(__name__)
 
-# Compiled for batches of these sizes: large ones are the cheapest, even if one of four is empty.
+# Batch sizes to compile for: a batch of four is the cheapest per draw, even with one empty place.
 LARGE, SINGLE = 4, 1
-# Networks that are kept compiled.
+# Number of compiled networks that are kept.
 KEPT = 4
 
 
 def accelerated(hash_: PerceptualHash) -> PerceptualHash:
-    """The same hash; unchanged where torch is as fast, or all there is."""
+    """Return the hash with a compiled network, or unchanged if torch is as fast or OpenVINO cannot run it."""
     network = _compiled(hash_)
     return hash_ if network is None else replace(hash_, network=network)
 
@@ -37,7 +37,7 @@ _kept: list[tuple[torch.nn.Module, tuple[int, ...], _Network | None]] = []
 
 
 def _compiled(hash_: PerceptualHash) -> _Network | None:
-    """Once for all hashes that differ in their threshold or low-pass only."""
+    """Return the compiled network (cached); hashes that differ only in threshold or low-pass share it."""
     for network, shape, known in _kept:
         if network is hash_.network and shape == hash_.front_end.shape:
             return known
@@ -55,7 +55,7 @@ def _compile(hash_: PerceptualHash) -> _Network | None:
         network.engine(LARGE)
         network.gradient(LARGE)
     except DualShieldError as error:
-        logger.info("gradients by torch: %s", error)
+        logger.info("using torch for gradients: %s", error)
         return None
     return network
 
@@ -73,20 +73,20 @@ class _Network(torch.nn.Module):
         return margins
 
     def engine(self, size: int) -> Engine:
-        """The forward pass for batches of this size."""
+        """Return the forward engine for batches of this size."""
         if size not in self._engines:
             self._engines[size] = make_engine(self._hash, "openvino", batch_size=size, reads="features")
         return self._engines[size]
 
     def gradient(self, size: int) -> OpenVinoGradient:
-        """The backward pass for batches of this size."""
+        """Return the compiled backward pass for batches of this size."""
         if size not in self._gradients:
             try:
                 self._gradients[size] = OpenVinoGradient(self._hash, size)
             except DualShieldError:
                 if size == LARGE:
                     raise
-                self._gradients[size] = self.gradient(LARGE)  # mostly empty, but in the middle of an attack
+                self._gradients[size] = self.gradient(LARGE)  # wasteful, but better than failing mid-attack
         return self._gradients[size]
 
 
@@ -119,7 +119,7 @@ class _Margins(torch.autograd.Function):
 
 
 def _batches(rows: torch.Tensor) -> Iterator[tuple[torch.Tensor, int]]:
-    """Rows for large batches, then the rest one by one, unless another large batch is cheaper."""
+    """Yield rows for large batches, then the rest one by one, unless another large batch is cheaper."""
     rest = len(rows) % LARGE
     large = len(rows) if rest == LARGE - 1 else len(rows) - rest
     if large:

@@ -1,4 +1,4 @@
-"""OpenVINO: the fastest forward pass on a CPU."""
+"""The OpenVINO engine: the fastest forward pass on a CPU."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from dualshield._common.extras import require_extra
 from dualshield._common.folders import cache_folder
 from dualshield.engines.engine import Reads, network_after
-from dualshield.errors import InputError, MissingDependencyError
+from dualshield.errors import InputError
 from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images.frontend import Expansion
 
 logger = logging.getLogger(__name__)
 
-# Streams compute different batches side by side, which scales better than many threads on one small batch; a
-# few are enough, since every batch in flight when a sequential test stops was drawn for nothing.
+# Streams compute different batches in parallel, which scales better than many threads on one small batch. Few
+# streams, because batches still in flight when a sequential test stops are wasted.
 MAX_STREAMS = 4
 
 
 class OpenVinoEngine:
-    """The network compiled by OpenVINO for the CPU, in float32, checked against torch when it is made."""
+    """Runs the network compiled by OpenVINO for the CPU, in float32; compared with torch on creation."""
 
     name = "openvino"
 
@@ -46,10 +47,10 @@ class OpenVinoEngine:
         if (cached is None or not self._compile(runtime, cached, hash_)) and not self._compile(
             runtime, _convert(ov, hash_, file, batch_size), hash_
         ):
-            raise InputError(f"hash {hash_.name}: OpenVINO does not reproduce it; use engine torch")
+            raise InputError(f"hash {hash_.name}: OpenVINO does not reproduce torch's margins; use engine torch")
 
     def _compile(self, runtime: Any, model: Any, hash_: PerceptualHash) -> bool:
-        """Compile all that follows what it reads; whether the result computes what torch computes."""
+        """Compile the model; return whether its margins agree with torch's."""
         if self.reads == "core":
             _prepend(model, hash_.front_end.expansion(), self._shape)
         streams = min(MAX_STREAMS, torch.get_num_threads())
@@ -69,14 +70,14 @@ class OpenVinoEngine:
             for batch in batches:
                 if len(waiting) == self._in_flight:
                     yield self._collect(waiting)
-                # Streams may interleave (paired noise), so a request belongs to one batch until collected.
+                # Two runs may interleave (paired noise), so a request belongs to one batch until collected.
                 request = self._idle.pop() if self._idle else self._model.create_infer_request()
                 request.start_async({0: self._padded(batch)})
                 waiting.append((request, len(batch)))
             while waiting:
                 yield self._collect(waiting)
         finally:
-            # A consumer that stops early leaves requests in flight; they must end before they are reused.
+            # If the consumer stops early, requests are in flight; they must finish before they are reused.
             while waiting:
                 self._collect(waiting)
 
@@ -95,33 +96,28 @@ class OpenVinoEngine:
 
 
 def openvino_runtime() -> Any:
-    """The package, without its telemetry."""
-    # OpenVINO reports imports and conversions to an analytics service wherever its telemetry package is found.
-    # What a trust-and-safety team runs is nobody's business: without the package it uses its own silent stub.
+    """Import OpenVINO with its telemetry disabled."""
+    # OpenVINO reports imports and conversions to an analytics service if its telemetry package is installed.
+    # Hide that package for privacy: OpenVINO then uses its own stub, which sends nothing.
     sys.modules.setdefault("openvino_telemetry", cast(Any, None))
-    try:
+    with require_extra("openvino", "engine openvino", otherwise="use engine torch"):
         import openvino
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"engine openvino: the package openvino cannot be imported ({error}); "
-            "run: pip install openvino, or use engine torch"
-        ) from error
     return openvino
 
 
 def options(streams: int) -> dict[str, Any]:
-    """How networks are compiled."""
+    """Return the OpenVINO options for compiling a network."""
     return {
         "INFERENCE_PRECISION_HINT": "f32",
         "NUM_STREAMS": streams,
-        "INFERENCE_NUM_THREADS": torch.get_num_threads(),  # one setting for both engines
-        # Pinned, the threads of several processes would all sit on the first cores.
+        "INFERENCE_NUM_THREADS": torch.get_num_threads(),  # the same setting as for torch
+        # With pinning, the threads of several processes would all run on the first cores.
         "ENABLE_CPU_PINNING": False,
     }
 
 
 def _prepend(model: Any, expansion: Expansion, shape: tuple[int, ...]) -> None:
-    """Put the expansion in front of a converted network, so that only cores travel between the two worlds."""
+    """Prepend the expansion to a converted network, so that only small cores are passed to OpenVINO."""
     from openvino import opset13 as ops
 
     rows, cols, colour, offset = (ops.constant(t.numpy()) for t in expansion.buffers())
@@ -136,7 +132,7 @@ def _prepend(model: Any, expansion: Expansion, shape: tuple[int, ...]) -> None:
 
 
 def read_cached(runtime: Any, file: Path) -> Any:
-    """The converted model of an earlier run, or None; a damaged file is as good as none."""
+    """Return the cached model of an earlier run, or None if there is none or it is damaged."""
     try:
         return runtime.read_model(file) if file.exists() else None
     except RuntimeError as error:
@@ -145,11 +141,11 @@ def read_cached(runtime: Any, file: Path) -> Any:
 
 
 def _convert(ov: Any, hash_: PerceptualHash, file: Path, batch_size: int) -> Any:
-    # For this batch size and no other: an ONNX graph may have its sizes written into it while it is traced.
+    # Only for this batch size: tracing an ONNX graph may turn its sizes into constants.
     shape = (batch_size, *hash_.front_end.shape)
     network = hash_.network.to("cpu")
     with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")  # tracing warns about shapes, which are fixed here
+        warnings.simplefilter("ignore")  # tracing warns about shapes, which are constant here
         try:
             model = ov.convert_model(network, example_input=torch.zeros(shape), input=[shape])
         except Exception as error:
@@ -160,10 +156,10 @@ def _convert(ov: Any, hash_: PerceptualHash, file: Path, batch_size: int) -> Any
 
 
 def keep(ov: Any, model: Any, file: Path) -> None:
-    """Cache a converted model, if the disk allows."""
+    """Cache a converted model; log and continue if it cannot be written."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        # Written under a temporary name: an interrupted run must not leave half a model behind.
+        # Write to a temporary file first, so that an interrupted run leaves no partial model.
         partial = file.with_name(f"{file.stem}.{os.getpid()}.xml")
         ov.save_model(model, partial, compress_to_fp16=False)
         partial.with_suffix(".bin").replace(file.with_suffix(".bin"))
@@ -173,14 +169,14 @@ def keep(ov: Any, model: Any, file: Path) -> None:
 
 
 def cache_file(hash_: PerceptualHash, ov_version: str, batch_size: int, kind: str = "") -> Path:
-    """Where the converted network (or its ``kind``) is kept; the name covers everything that determines it."""
+    """Return the cache file of the converted network (or its ``kind``); the name is a digest of all it depends on."""
     digest = hashlib.sha256()
     for part in (
         hash_.name,
         hash_.version,
         str((batch_size, *hash_.front_end.shape)),
         repr(hash_.network),
-        str(sorted(hash_.weights.items())),  # tells two ONNX graphs with equal tensors apart
+        str(sorted(hash_.weights.items())),  # distinguishes two ONNX graphs with equal tensors
         torch.__version__,
         ov_version,
         *([kind] if kind else []),

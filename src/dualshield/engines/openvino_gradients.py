@@ -1,8 +1,8 @@
-"""Gradients by OpenVINO: how a network's margins depend on its features, faster than by torch on a CPU.
+"""Gradients of margins with respect to features, computed by OpenVINO: faster than torch on a CPU.
 
-Torch writes down the operations of a backward pass with respect to the features alone, the weights being constants;
-OpenVINO compiles them. Some things are put in its words: the gradient of a convolution is a convolution, norms are
-written out, averages are spread evenly. A network with anything that OpenVINO cannot convert is left to torch.
+Torch traces the backward pass with respect to the features, with constant weights; OpenVINO compiles the trace. Some
+operations are rewritten for OpenVINO: the gradient of a convolution as a convolution, norms and average pooling as
+elementary operations. A network that OpenVINO cannot convert is left to torch.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dualshield.engines.openvino import cache_file, keep, openvino_runtime, opti
 from dualshield.errors import InputError
 from dualshield.hashes.perceptual_hash import PerceptualHash
 
-# Of the whole gradient's length: where rounding carries a number over a kink of the network, its slopes differ.
+# Relative to the gradient's norm: rounding may carry a value across a kink of the network, where slopes differ.
 TOLERANCE = 1e-2
 
 
 class OpenVinoGradient:
-    """Vector-Jacobian products of batches of one size, compiled for the CPU and checked against torch when made."""
+    """Vector-Jacobian products for one batch size, compiled for the CPU and compared with torch on creation."""
 
     def __init__(self, hash_: PerceptualHash, batch_size: int) -> None:
         ov = openvino_runtime()
@@ -37,12 +37,12 @@ class OpenVinoGradient:
         if cached is not None and self._compile(runtime, cached, hash_):
             return
         failed = file.with_suffix(".failed")
-        if failed.exists():  # finding that out took as long as success does
-            raise InputError(f"hash {hash_.name}: OpenVINO could not convert its gradient ({failed.name} in the cache)")
+        if failed.exists():  # trying again would take as long as a conversion
+            raise InputError(f"hash {hash_.name}: OpenVINO could not convert its gradient (cached as {failed.name})")
         try:
             model = _convert(ov, hash_, self._shape)
             if not self._compile(runtime, model, hash_):
-                raise InputError(f"hash {hash_.name}: OpenVINO does not reproduce its gradient")
+                raise InputError(f"hash {hash_.name}: OpenVINO does not reproduce torch's gradient")
         except InputError:
             with suppress(OSError):
                 failed.parent.mkdir(parents=True, exist_ok=True)
@@ -51,21 +51,21 @@ class OpenVinoGradient:
         keep(ov, model, file)
 
     def _compile(self, runtime: Any, model: Any, hash_: PerceptualHash) -> bool:
-        """Whether the result computes what torch computes."""
+        """Compile the model; return whether its gradient agrees with torch's."""
         self._request = runtime.compile_model(model, "CPU", options(streams=1)).create_infer_request()
-        # Numbers without any order: a regular pattern meets many kinks at once, where slopes are a matter of rounding.
+        # Random inputs: a regular pattern meets many kinks at once, where slopes depend on rounding.
         generator = torch.Generator().manual_seed(0)
         features = torch.randn(self._shape, generator=generator)
         cotangents = torch.randn(self._shape[0], hash_.bits, generator=generator)
         expected = _gradient(hash_.network.to("cpu"), features, cotangents)
         try:
             found = self(features, cotangents)
-        except RuntimeError:  # a cached model of other inputs
+        except RuntimeError:  # a cached model with other inputs
             return False
         return found.shape == expected.shape and bool((found - expected).norm() <= TOLERANCE * expected.norm() + 1e-9)
 
     def __call__(self, features: torch.Tensor, cotangents: torch.Tensor) -> torch.Tensor:
-        """``J^T c`` for each of up to ``batch_size`` features ``(b, c, h, w)`` and cotangents ``(b, bits)``."""
+        """Return ``J^T c`` for each of up to ``batch_size`` features ``(b, c, h, w)`` and cotangents ``(b, bits)``."""
         count, missing = len(features), self._shape[0] - len(features)
         given = [_padded(part, missing) for part in (features, cotangents)]
         (found,) = self._request.infer(given).values()
@@ -90,20 +90,20 @@ def _convert(ov: Any, hash_: PerceptualHash, shape: tuple[int, ...]) -> Any:
     from torch.fx.experimental.proxy_tensor import make_fx
 
     network = _with_explicit_norms(copy.deepcopy(hash_.network.to("cpu")))
-    words = {
+    table = {
         **core_aten_decompositions(),
         torch.ops.aten.convolution_backward.default: _convolution_backward,
         torch.ops.aten.avg_pool2d_backward.default: _average_backward,
     }
     examples = torch.zeros(shape), torch.zeros(shape[0], hash_.bits)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # tracing warns about shapes, which are fixed here
+        warnings.simplefilter("ignore")  # tracing warns about shapes, which are constant here
         try:
-            graph = make_fx(lambda features, c: _gradient(network, features, c), decomposition_table=words)(*examples)
+            graph = make_fx(lambda features, c: _gradient(network, features, c), decomposition_table=table)(*examples)
             with torch.no_grad():
                 model = ov.convert_model(graph, example_input=examples)
             model.reshape({given: list(example.shape) for given, example in zip(model.inputs, examples, strict=True)})
-        except Exception as error:  # whatever cannot be traced or converted
+        except Exception as error:  # tracing and conversion may raise anything
             reason = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip(" -")[:200]
             raise InputError(f"hash {hash_.name}: OpenVINO cannot convert its gradient ({reason})") from error
     return model
@@ -122,12 +122,12 @@ def _convolution_backward(
     groups: int,
     mask: Sequence[bool],
 ) -> tuple[torch.Tensor, None, None]:
-    """With respect to the features. Without strides it is a convolution with the mirrored kernel.
+    """Return the gradient with respect to the features; with stride 1 a convolution with the mirrored kernel.
 
-    (As a transposed one OpenVINO multiplies it by the wrong constants when some stand next to it.)
+    (OpenVINO fuses a transposed convolution with the wrong constants when constants are adjacent to it.)
     """
     if transposed or mask[1] or mask[2]:
-        raise InputError("only plain convolutions with constant weights have a gradient here")
+        raise InputError("only plain convolutions with constant weights are supported")
     size = weight.shape[2:]
     if all(step == 1 for step in stride):
         outside, inside = weight.shape[0] // groups, weight.shape[1]
@@ -156,18 +156,18 @@ def _average_backward(
     count_include_pad: bool,
     divisor: int | None,
 ) -> torch.Tensor:
-    """Of averages over squares that lie side by side."""
+    """Return the gradient of average pooling over adjacent squares, without overlap or padding."""
     tall, wide = kernel
     batch, channels, height, width = gradient.shape
     side_by_side = list(stride or kernel) == list(kernel) and not any(padding) and divisor is None
     if not side_by_side or tuple(features.shape[2:]) != (height * tall, width * wide):
-        raise InputError("only averages over squares side by side have a gradient here")
+        raise InputError("only average pooling without overlap or padding is supported")
     spread = (gradient / (tall * wide))[:, :, :, None, :, None].expand(batch, channels, height, tall, width, wide)
     return spread.reshape(features.shape)
 
 
 def _with_explicit_norms(module: nn.Module) -> nn.Module:
-    """Instance norms in four dimensions (torch's own flattens images and channels), batch norms as what they scale."""
+    """Replace instance norms by 4-D ones (torch's own flattens images and channels), batch norms by affine maps."""
     for name, child in module.named_children():
         if isinstance(child, nn.InstanceNorm2d) and not child.track_running_stats:
             setattr(module, name, _InstanceNorm(child))
@@ -179,14 +179,14 @@ def _with_explicit_norms(module: nn.Module) -> nn.Module:
 
 
 def _affine(norm: nn.InstanceNorm2d | nn.BatchNorm2d) -> tuple[torch.Tensor, torch.Tensor]:
-    """Scale and shift of each channel, for images of any size."""
+    """Return scale and shift of each channel, broadcastable to images of any size."""
     scale = torch.ones(norm.num_features) if norm.weight is None else norm.weight.detach()
     shift = torch.zeros(norm.num_features) if norm.bias is None else norm.bias.detach()
     return scale[:, None, None].clone(), shift[:, None, None].clone()
 
 
 class _BatchNorm(nn.Module):
-    """As it is after training."""
+    """A batch norm in evaluation mode, as one affine map."""
 
     def __init__(self, norm: nn.BatchNorm2d) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The engines of one process, each made once and made again after a fork."""
+"""The engines of one process: each is created once, and again after a fork."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from dualshield.errors import InputError
 
 
 class EnginePool:
-    """Engines of this process, each made once.
+    """Engines of this process, each created once.
 
-    A forked process has none of its parent's threads: the engines it inherits would wait for them for ever. There
-    torch is told to use one thread, and engines are made anew, without OpenVINO.
+    A forked process does not have its parent's threads, so inherited engines would wait forever. After a fork,
+    torch is set to one thread, and new engines are created, without OpenVINO.
     """
 
     def __init__(self) -> None:
         self._process = os.getpid()
         self._engines: dict[object, Engine] = {}
         self._forked = False
-        self._inherited: list[object] = []  # kept, because to destroy them would wait for their threads
+        self._inherited: list[object] = []  # kept: destroying them would wait for missing threads
 
     def process(self) -> int:
-        """Where we are; in a process that was forked since, everything starts anew."""
+        """Return the process id; after a fork, set the inherited engines aside first."""
         if self._process != os.getpid():
             self._process, self._forked = os.getpid(), True
             self._inherited.append(self._engines)
@@ -34,10 +34,10 @@ class EnginePool:
         return self._process
 
     def get(self, key: object, name: str, start: Callable[[str], Engine]) -> Engine:
-        """The engine under that key, which ``start`` makes where it is not running yet."""
+        """Return the engine under ``key``; create it with ``start`` if there is none yet."""
         self.process()
         if self._forked and name == "openvino":
-            raise InputError("OpenVINO cannot be used in a forked process: spawn it instead, or use engine torch")
+            raise InputError("OpenVINO cannot be used in a forked process; use spawn, or engine torch")
         if key not in self._engines:
             self._engines[key] = start("torch" if self._forked else name)
         return self._engines[key]

@@ -1,1 +1,1 @@
-"""The paper's evaluation as a product: runs, tables, plots and reports."""
+"""The paper's evaluation: plans, resumable runs, tables, plots and reports."""

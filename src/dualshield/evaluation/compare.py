@@ -1,45 +1,49 @@
-"""Two runs side by side: what got better or worse, and what chance alone may have done.
+"""Compare two runs: which metrics got better or worse, and which differences may be due to chance.
 
-Images that both runs have (the same file by its sha256) are compared pair by pair: rates by McNemar's exact test, means
-by resampling the differences. Without any in common the runs are taken as independent samples. Every line stands for
-itself at 95 %: among twenty lines one will be beyond chance by chance.
+Images in both runs (the same file by its sha256) are compared pair by pair: rates by McNemar's exact test, means by
+resampling the differences. Runs without common images are compared as independent samples. Every line is tested by
+itself at 95 %: of twenty lines without any real difference, about one is still reported as better or worse.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from dualshield.evaluation.intervals import bootstrap_difference, bootstrap_mean, fisher, mcnemar, wilson
 from dualshield.evaluation.run.records import Record, Run
+from dualshield.smoothing.variants import Variant
 from dualshield.transforms.paper import MILDEST
 
 LEVEL = 0.05
 Kind = Literal["rate", "mean"]
 Verdict = Literal["better", "worse", "within chance", "too few", "only one run"]
-# What may differ without making the figures incomparable is not among these.
+# The order of metrics, by how their names begin.
+METRICS = ("certified", "adaptive", "whitebox", "blackbox", "transformations", "collisions", "hardened")
+# Settings that make figures hard to compare if they differ.
 SETTINGS = ("protocol", "parameters", "defences", "seed", "limit", "device", "versions")
 
 
 @dataclass
 class Sample:
-    """One metric of one run, by image (or pair of images); a rate's values are 0 and 1."""
+    """The values of one metric of one run by image (or pair of images); the values of a rate are 0 or 1."""
 
     kind: Kind
     higher_is_better: bool
     values: dict[str, list[float]] = field(default_factory=dict)
 
     def means(self) -> dict[str, float]:
-        """One number per image: what was measured several times on one image is not independent."""
+        """Return one mean per image, because several measurements on one image are not independent."""
         return {image: fmean(values) for image, values in self.values.items()}
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A rate or mean with its 95 % interval, which very few images do not give."""
+    """A rate or mean with its 95 % interval; the interval is None if there are very few images."""
 
     value: float
     low: float | None
@@ -57,30 +61,40 @@ class Line:
     first: Figure | None
     second: Figure | None
     pairs: int  # images in both runs
-    difference: float | None  # second less first; over the pairs, where there are any
-    p: float | None  # of a rate
-    interval: tuple[float, float] | None  # of a mean's difference
+    difference: float | None  # second minus first; over the pairs, if there are any
+    p: float | None  # p-value of the difference, for a rate
+    interval: tuple[float, float] | None  # 95 % interval of the difference, for a mean
     verdict: Verdict
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All of it."""
+    """All metrics of both runs, and the other differences between the runs."""
 
     lines: tuple[Line, ...]
-    notes: tuple[str, ...]  # in what the runs differ beside their results
+    notes: tuple[str, ...]  # differences in settings and images
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
+        """Return plain values, ready for JSON."""
         return asdict(self)
 
 
 def compare(first: Run, second: Run) -> Comparison:
-    """Everything that at least one of the runs has measured."""
+    """Compare every metric that at least one of the runs has."""
     samples = [_samples(run) for run in (first, second)]
     names = list(dict.fromkeys([*samples[0], *samples[1]]))
-    lines = [_line(*name, samples[0].get(name), samples[1].get(name)) for name in names]
+    lines = [_line(*name, samples[0].get(name), samples[1].get(name)) for name in sorted(names, key=_order)]
     return Comparison(tuple(lines), tuple(_notes(first, second)))
+
+
+def _order(name: tuple[str, str, str]) -> tuple[object, ...]:
+    """Return the sort key of a line: by hash, then by variant as in reports, then by kind of metric and budget."""
+    hash_, variant, metric = name
+    known = get_args(Variant)
+    words = re.split(r"(\d+(?:\.\d+)?)", metric)
+    kind = next((place for place, start in enumerate(METRICS) if metric.startswith(start)), len(METRICS))
+    numbered = tuple((0, float(word), "") if place % 2 else (1, 0.0, word) for place, word in enumerate(words))
+    return hash_, known.index(variant) if variant in known else len(known), variant, kind, numbered
 
 
 def _samples(run: Run) -> dict[tuple[str, str, str], Sample]:
@@ -99,14 +113,14 @@ def _samples(run: Run) -> dict[tuple[str, str, str], Sample]:
 
 
 def _identity(files: dict[str, Any], dataset: str, name: str) -> str:
-    """An image is the same in both runs if its file is."""
+    """Return an identifier of an image that two runs share only if its file is the same."""
     of = files.get(dataset)
     digest = of.get(name) if isinstance(of, dict) else None
     return f"{dataset}/{name}:{digest}"
 
 
 def _measured(record: Record) -> Iterator[tuple[str, Kind, bool, float]]:
-    """Metric, kind, whether more is better for the defender, value."""
+    """Yield (metric, kind, whether higher is better for the defender, value) for each metric of a record."""
     key, result = record.key, record.result
     if not record.matched:
         return
@@ -181,7 +195,7 @@ def _notes(first: Run, second: Run) -> Iterator[str]:
     images = [_images(run) for run in (first, second)]
     common = images[0] & images[1]
     if images[0] != images[1]:
-        yield f"the runs have other images: {len(images[0])} and {len(images[1])}, {len(common)} of them in both"
+        yield f"the runs have different images: {len(images[0])} and {len(images[1])}, of which {len(common)} are in both"
 
 
 def _images(run: Run) -> set[str]:

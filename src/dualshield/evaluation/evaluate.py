@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dualshield._common.checks import PATH, require
 from dualshield.errors import InputError
+from dualshield.evaluation.plan.manifest import Manifest
 from dualshield.evaluation.plan.plan import PARTS, Plan
 from dualshield.evaluation.plan.protocol import PROTOCOLS, ProtocolName
 from dualshield.evaluation.run.run import Progress, Summary, run_plan
@@ -37,13 +38,15 @@ def evaluate(
     resume: bool = False,
     jobs: int | None = None,
     device: str = "cpu",
+    manifest: Folder | None = None,
     progress: Progress = lambda what, done, total, left: None,
 ) -> Summary:
     """Measure certificates, attacks, transformations, collisions and quality on folders of images, into ``out``.
 
     Every single result is kept there, and an interrupted run is resumed. Several hashes are measured one by one; two
     that decide together are written ``a+b``. A deployment has its own parameters, a name gets those of the protocol;
-    with the default one and a single hash, ``profile`` takes the place of that hash's own.
+    with the default one and a single hash, ``profile`` takes the place of that hash's own. ``manifest`` is a CSV file
+    that lists the images by dataset, file and sha256: only these are measured, and any difference is an error.
     """
     require("out", out, *PATH)
     for name, given in (("data", data), ("variants", variants), ("parts", parts)):
@@ -78,6 +81,13 @@ def evaluate(
         require("data", folder, *PATH)
     folders = [data] if isinstance(data, str | os.PathLike) else list(data)
     workers = default_jobs(plan.device) if jobs is None else jobs
+    require("manifest", manifest, *PATH, or_none=True)
     return run_plan(
-        plan, [Path(folder) for folder in folders], Path(out), resume=resume, jobs=workers, progress=progress
+        plan,
+        [Path(folder) for folder in folders],
+        Path(out),
+        resume=resume,
+        jobs=workers,
+        manifest=None if manifest is None else Manifest.read(Path(manifest)),
+        progress=progress,
     )

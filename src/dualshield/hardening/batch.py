@@ -1,4 +1,4 @@
-"""Hardening many files: where each result goes, what is already done, and nothing that exists gets lost."""
+"""Harden many files: choose the output paths, skip finished files, and never lose an existing file."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from dualshield.smoothing.reference_file import SUFFIX
 
 JOURNAL = ".dualshield-harden.journal"
 BACKUP_SUFFIX = ".original"
-# What the ends of names promise; others promise nothing.
-PROMISED = {
+# The image format that each file suffix stands for; other suffixes are not checked.
+SUFFIXES = {
     "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
     "PNG": (".png",),
     "WEBP": (".webp",),
@@ -39,22 +39,22 @@ PROMISED = {
 
 @dataclass(frozen=True)
 class Destination:
-    """Where hardened images go: one file, a folder, or in place of the originals (whose backups stay beside them)."""
+    """Where hardened images go: one file, a folder, or in place of the originals (with backups beside them)."""
 
     path: Path | None
     in_place: bool = False
     overwrite: bool = False
-    folder: bool = False  # the user said so, by a trailing slash
-    allow: str = "allow overwriting"  # what the user has to do for that
+    folder: bool = False  # the user wrote a trailing slash
+    allow: str = "allow overwriting"  # how to allow overwriting, for error messages
 
     def is_folder(self, inputs: int) -> bool:
-        """Whether ``path`` names a folder: it is one, is said to be one, or has to hold several images."""
+        """Whether ``path`` is a folder: it exists as one, ``folder`` is set, or there are several inputs."""
         return self.path is not None and (inputs > 1 or self.folder or self.path.is_dir())
 
     def check(self, files: Sequence[Path]) -> None:
-        """Everything that can be refused before any work."""
+        """Raise an error if the outputs cannot be written; checked before any work starts."""
         if self.in_place == (self.path is not None):
-            raise InputError("give either an output or that originals are replaced in place, not both")
+            raise InputError("give either an output or in-place replacement, not both or neither")
         if self.path is None:
             return
         if self.is_folder(len(files)):
@@ -66,26 +66,26 @@ class Destination:
             names = [file.stem.lower() for file in files]
             if len(set(names)) < len(names):
                 twice = next(name for name in names if names.count(name) > 1)
-                raise InputError(f"two inputs are called {twice!r}: their outputs would overwrite each other")
+                raise InputError(f"two inputs are named {twice!r}, so one output would overwrite the other; rename one")
         else:
             folder = self.path.parent
             if not folder.is_dir():
-                raise InputError(f"cannot write {self.path}: the folder {folder} does not exist")
+                raise InputError(f"cannot write {self.path}: the folder {folder} does not exist; create it")
         if not os.access(folder, os.W_OK):
-            raise InputError(f"cannot write into {folder}: no permission")
+            raise InputError(f"cannot write into {folder}: no permission; choose another folder")
 
     def output(self, file: Path, suffix: str, inputs: int) -> Path:
-        """Where the hardened ``file`` goes."""
+        """Return the output path for ``file``."""
         if self.path is None:
             if suffix.lower() != file.suffix.lower():
-                raise InputError(f"{file}: replacing in place keeps the format; ask for no other")
+                raise InputError(f"{file}: in-place replacement keeps the format; do not ask for another format")
             return file
         return self.path / (file.stem + suffix) if self.is_folder(inputs) else self.path
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one input."""
+    """The result of one input file: a report, or an error."""
 
     file: Path
     report: HardeningReport | None = None
@@ -94,7 +94,7 @@ class Outcome:
 
 
 def expand(inputs: Sequence[Path]) -> list[Path]:
-    """Files as given, folders as the images in them."""
+    """Return the input files, with each folder replaced by the images in it."""
     files = [file for path in inputs for file in (list_images(path) if path.is_dir() else [path])]
     if not files:
         raise InputError("no images given")
@@ -114,13 +114,13 @@ def harden_files(
     seed: int | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> Iterator[Outcome]:
-    """Harden each file; a failure is an outcome, not the end. An interrupted run continues where it stopped.
+    """Harden each file and yield its outcome; an error does not end the run. An interrupted run can be continued.
 
-    With ``keep_references`` the reference of each published file is written beside it. Neither the images nor what
-    else the caller ``reads`` is ever overwritten. Noise is secret unless an experiment gives a ``seed``.
+    With ``keep_references`` the reference of each published file is written beside it. Neither the input images nor
+    the files in ``reads`` are ever overwritten. Noise is secret unless an experiment gives a ``seed``.
     """
     if preview is not None and len(files) > 1:
-        raise InputError(f"a preview shows one image, not {len(files)}; give a single one")
+        raise InputError(f"a preview shows one image, not {len(files)}; give a single image")
     destination.check(files)
     outputs = Outputs((*files, *reads), destination.overwrite, destination.allow)
     journal = _journal(hardener, destination, len(files), format, quality)
@@ -134,12 +134,12 @@ def harden_files(
                 continue
             output = _output(file, destination, len(files), format)
             kept = reference_file(output) if keep_references else None
-            # In place the output is an input on purpose, and what is new is its backup.
+            # In place the output is the input file itself; the only new file is its backup.
             written = (_backup(file) if destination.in_place else output, kept, preview)
             outputs.check(*written)
             if output == destination.path:
                 _check_suffix(output, Publication.open(file).check(format, quality))
-            # A stream of its own: a run that is resumed gives what an uninterrupted one gives.
+            # One stream per file, so that a resumed run gives the same results as an uninterrupted one.
             noise = None if seed is None else GaussianSource.for_work(seed, "harden", file.name)
             image = hardener.harden(file, format=format, quality=quality, noise=noise, progress=progress)
             shown = b"" if preview is None else preview_files(os.fspath(file), image.data)
@@ -159,27 +159,27 @@ def harden_files(
 
 
 def reference_file(published: Path) -> Path:
-    """Where the reference of a published file is kept: beside it."""
+    """Return the path for the reference of a published file: beside it."""
     return published.with_name(published.name + SUFFIX)
 
 
 def _output(file: Path, destination: Destination, inputs: int, format: Format) -> Path:
     output = destination.output(file, published_suffix(file, format), inputs)
     if destination.in_place and os.path.lexists(_backup(file)):
-        raise InputError(f"{file}: its backup {_backup(file).name} exists: it was hardened already")
+        raise InputError(f"{file} was hardened already: its backup {_backup(file).name} exists; restore it first")
     return output
 
 
 def _publish(file: Path, output: Path, data: bytes, destination: Destination) -> None:
     if destination.in_place:
-        check_output(_backup(file))  # whatever may be overwritten, no earlier original
+        check_output(_backup(file))  # never overwrite an earlier backup, even if overwriting is allowed
         write_atomically(_backup(file), file.read_bytes())
     write_atomically(output, data)
 
 
 def _check_suffix(output: Path, kind: str) -> None:
-    """A name that promises another format would mislead whoever opens the file."""
-    promised = next((name for name, ends in PROMISED.items() if output.suffix.lower() in ends), kind)
+    """Raise an error if the suffix of the output stands for another format."""
+    promised = next((name for name, ends in SUFFIXES.items() if output.suffix.lower() in ends), kind)
     if promised != kind:
         ask = f"ask for the format {promised.lower()}, or " if promised in ("PNG", "JPEG") else ""
         raise InputError(f"cannot write {kind} data as {output}: its suffix says {promised}; {ask}choose another name")
@@ -192,7 +192,7 @@ def _backup(file: Path) -> Path:
 def _journal(
     hardener: Hardener, destination: Destination, inputs: int, format: Format, quality: int | None
 ) -> Journal | None:
-    """Kept where many results go; one file is done or not."""
+    """Return the journal of an output folder; None for a single output file or in-place replacement."""
     if destination.path is None or not destination.is_folder(inputs):
         return None
     settings: dict[str, Any] = {
@@ -208,7 +208,7 @@ def _journal(
 
 
 def _finished(journal: Journal) -> dict[tuple[str, str], HardeningReport]:
-    """By name and digest of their sources; a record that is not whole counts as not done."""
+    """Return the finished reports by (name, sha256) of their source; incomplete records are ignored."""
     found = {}
     for record in journal.records():
         with suppress(TypeError, KeyError, AttributeError):
@@ -217,7 +217,7 @@ def _finished(journal: Journal) -> dict[tuple[str, str], HardeningReport]:
 
 
 def _is_there(report: HardeningReport, with_reference: bool) -> bool:
-    """Whether what was written then is still there, with all that is asked for now."""
+    """Whether the files of an earlier run still exist, including the reference if it is needed now."""
     files = [report.output, *([report.reference] if with_reference else [])]
     return all(file is not None and Path(file).exists() for file in files)
 

@@ -1,4 +1,4 @@
-"""What carries a perturbation to the public: an image file, with its own size, rounding and compression."""
+"""The effect of the published image file on a perturbation: resizing, rounding and compression."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Callable
 import torch
 
 Carrier = Callable[[torch.Tensor], torch.Tensor]
-"""From a canonical perturbation to the canonical pixels of the file that publishes it."""
+"""Maps a canonical perturbation to the canonical pixels of the published file."""
 
 REFRESH = 5
 
 
 class StraightThrough:
-    """Adds to a perturbed image what the file does to it, and leaves the gradient as if nothing happened.
+    """Perturbed pixels with the file's errors added; the gradient passes through as if there were no file.
 
-    Writing a 12-megapixel JPEG takes a second, and its errors change little from step to step: they are looked up
-    every few steps only.
+    Writing a 12-megapixel JPEG takes a second, and its errors change little from step to step, so they are updated
+    only every few steps.
     """
 
     def __init__(self, pixels: torch.Tensor, carrier: Carrier | None) -> None:
@@ -26,10 +26,10 @@ class StraightThrough:
         self._residual: torch.Tensor | None = None
 
     def __call__(self, delta: torch.Tensor) -> torch.Tensor:
-        """Pixels as published, differentiable in ``delta``."""
+        """Return the published pixels, differentiable in ``delta``."""
         changed = (self._pixels + delta).clamp(0, 1)
         if self._carrier is None:
-            # Eight bits are the least that any file costs.
+            # Every file rounds to at least 8 bits.
             return changed + (changed.detach().mul(255).round() / 255 - changed.detach())
         if self._uses % REFRESH == 0:
             self._residual = self._carrier(delta.detach()) - changed.detach()

@@ -1,10 +1,10 @@
-"""Hardening any differentiable hash: a smooth, masked perturbation, by gradients through the deployed noise.
+"""Harden any differentiable hash: a smooth, masked perturbation, found by gradients through the deployed noise.
 
-The perturbation is a low-resolution field times the visibility threshold of each pixel, so it is smooth (it survives
-resizing, 8 bits and JPEG) and lies where the image hides it. Every step takes noisy draws at the deployed sigma of
-four positives: the image itself, a random benign variant, and two adversaries. These live in the core of the front
-end, inside an l2 ball, and climb with the gradient of the same backward pass with which the image descends, so a
-worst case that keeps up with us costs nothing extra.
+The perturbation is a low-resolution field times the visibility threshold of each pixel. So it is smooth (it survives
+resizing, 8 bits and JPEG) and concentrated where the image hides it. Every step draws noise at the deployed sigma on
+four positives: the image itself, a random benign variant, and two adversaries. The adversaries are offsets of the core
+of the front end inside an l2 ball. They ascend with the gradient of the same backward pass with which the image
+descends, so the worst case is updated at no extra cost.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from dualshield.smoothing.noise import GaussianSource
 STEPS = 80
 STEP_SIZE = 0.15  # thresholds per step of Adam
 FIELD = 64
-# Three colours that move apart are worth less to a network than one grey change of the same length is to PDQ.
+# A colour change does less to a network than a grey change of the same length to PDQ, so the norm may be larger.
 SPREAD = 1.4
 ADVERSARIES = 2
-ATTACK_RADIUS = 8.0  # in sigmas: where smoothed matchers fall without hardening
-ATTACK_STEP = 0.3  # of the radius
+ATTACK_RADIUS = 8.0  # in sigmas; attacks of this size evade smoothed matchers without hardening
+ATTACK_STEP = 0.3  # fraction of the radius
 SHARPNESS = 4.0  # softer than the paper's: bits far from the boundary keep a gradient
 PATIENCE = 8
 SSIM_EVERY = 10
@@ -42,17 +42,17 @@ SSIM_EVERY = 10
 
 @dataclass(frozen=True, eq=False)
 class Goal:
-    """What one deployed matcher asks of the published image."""
+    """The hardening goal of one deployed matcher: its hash, noise, and the codes to keep near and far."""
 
     hash: PerceptualHash
     expansion: Expansion
     sigma: float
-    code: torch.Tensor  # (bits,) -1 and 1: the reference's own code, kept, so that it comes near nobody else's
+    code: torch.Tensor  # (bits,) -1 and 1: the reference's own code; keeping it avoids new collisions
     negatives: torch.Tensor  # (n, bits) -1 and 1
 
     @staticmethod
     def of(matcher: SmoothedMatcher, pixels: torch.Tensor, negatives: Sequence[torch.Tensor]) -> Goal:
-        """From the reference as the matcher would enroll it unhardened."""
+        """Make the goal for an image from its unhardened reference."""
         reference = matcher.enroll(pixels)
         hash_ = matcher.hash
         codes = [signs(hash_.code(negative)) for negative in negatives]
@@ -90,7 +90,7 @@ def perturb(
     source: GaussianSource,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[torch.Tensor, int]:
-    """The perturbation of canonical pixels for all goals at once, and the steps it took."""
+    """Return a perturbation of canonical pixels for all goals at once, and the number of steps."""
     rng = random.Random(int(source.integers(1, 2**62)))
     threshold = noticeable(pixels, opacity)
     publish = StraightThrough(pixels, carrier)
@@ -130,7 +130,7 @@ def _positives(
     offsets: torch.Tensor,
     source: GaussianSource,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Soft distances of the noisy positives to the reference's code, and what negatives come too near."""
+    """Return the soft distances of noisy positives to the reference's code, and the penalty for near negatives."""
     front_end = goal.hash.front_end
     own = front_end.core(published)
     cores = torch.cat([own[None], front_end.core(variant)[None], own + offsets])
@@ -151,8 +151,8 @@ def _delta(field: torch.Tensor, threshold: torch.Tensor, budget: VisibilityBudge
 def _confine(
     field: torch.Tensor, threshold: torch.Tensor, budget: VisibilityBudget, norm: float, original: torch.Tensor | None
 ) -> float:
-    """Project onto the norm of the budget; with the original given, shrink that norm until the SSIM is kept."""
-    # Every pixel of the field stands for as many of the image; three colours share one threshold.
+    """Project the field onto the norm; with ``original``, shrink both until the SSIM budget holds. Return the norm."""
+    # A pixel of the field covers (CANONICAL_SIZE / FIELD)^2 image pixels; three colours share one threshold.
     length = float(field.norm()) * CANONICAL_SIZE / FIELD / 3**0.5
     if length > norm:
         field.mul_(norm / length)
@@ -171,6 +171,6 @@ def _attackers(goal: Goal, source: GaussianSource) -> _Adversaries:
 
 
 def _next_sigma(matcher: SmoothedMatcher, sigma: float) -> float:
-    """One step of the grid above what the unhardened image bears: hardening is what carries it there."""
+    """Return the next larger sigma on the grid, if there is one: a hardened image tolerates more noise."""
     above = [candidate for candidate in sorted(matcher.config.sigma_grid) if candidate > sigma]
     return above[0] if above else sigma

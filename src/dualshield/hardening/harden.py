@@ -1,4 +1,4 @@
-"""From an image file to the file that is published in its place, and the proof of what that gained."""
+"""Harden an image file for publication, and certify the radius before and after."""
 
 from __future__ import annotations
 
@@ -24,10 +24,13 @@ from dualshield.hardening.visibility import VisibilityBudget
 from dualshield.hashes import DEFAULT_HASH
 from dualshield.images.accept import ImageLike
 from dualshield.images.canonical import CanonicalImage, load_image
+from dualshield.images.decode import list_images
 from dualshield.images.publication import Format, Publication
 from dualshield.images.quality import compare
 from dualshield.smoothing.deploy import HashLike, as_deployment
 from dualshield.smoothing.deployment import Deployment
+from dualshield.smoothing.matcher import SmoothedMatcher
+from dualshield.smoothing.member_reference import MemberReference
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.reference import Reference
 from dualshield.smoothing.result import MatchResult
@@ -36,24 +39,30 @@ from dualshield.smoothing.statistics import Decision
 Preset = Literal["perceptual", "paper", "paper-limit"]
 Progress = Callable[[str, int, int], None]
 
+# Number of votes for the mean distance.
+DISTANCE_DRAWS = 64
+
 
 @dataclass(frozen=True)
 class Radii:
-    """Certified radii of the image against itself, under one hash."""
+    """Certified radii of an image matched with itself, for one hash."""
 
     before: float
     after: float
-    ceiling: float | None = None  # the largest that the matcher can prove of any image
+    ceiling: float | None = None  # the largest radius that the matcher can prove for any image
+    distance_before: float | None = None  # mean distance of votes to the reference; smaller is safer
+    distance_after: float | None = None
+    threshold: float | None = None  # votes at smaller distances match
 
     @property
     def is_capped(self) -> bool:
-        """Whether only more draws or a larger sigma could show more, not a better image."""
+        """Whether the radius is at its ceiling; only more draws or a larger sigma could prove more."""
         return self.ceiling is not None and self.after >= self.ceiling * (1 - 1e-6)
 
 
 @dataclass(frozen=True)
 class HardeningReport:
-    """One published image. Qualities compare canonical images; everything is measured on the file as written."""
+    """Report of one published image. Qualities compare canonical images; all is measured on the encoded file."""
 
     file: str
     output: str | None
@@ -64,10 +73,10 @@ class HardeningReport:
     psnr: float
     linf: float
     l2: float
-    radius_before: float  # of the original, enrolled as it is
-    radius_after: float  # of the published file's own reference; of several hashes the largest, as they decide together
-    radius_detected: float  # of the same reference: how far the matcher still answers match
-    radii: dict[str, Radii]  # of each hash
+    radius_before: float  # of the original, enrolled without hardening
+    radius_after: float  # of the published file and its reference; with several hashes the joint (largest) radius
+    radius_detected: float  # of the same reference: the radius within which the matcher still answers match
+    radii: dict[str, Radii]  # by hash name
     deployment: str
     noise_source: str
     reference: str | None  # where the reference of the published file was written
@@ -78,19 +87,26 @@ class HardeningReport:
 
     @property
     def radius_change(self) -> str:
-        """What hardening did to the radius, to be printed."""
-        capped = bool(self.radii) and all(radii.is_capped for radii in self.radii.values())
-        note = ", the most these draws can prove" if capped else ""
-        return f"{down(self.radius_before, 3)} -> {down(self.radius_after, 3)}{note}"
+        """The radius before and after hardening, as text."""
+        change = f"{down(self.radius_before, 3)} -> {down(self.radius_after, 3)}"
+        if not self.radii or not all(radii.is_capped for radii in self.radii.values()):
+            return change
+        gains = "; ".join(
+            f"mean distance of votes {radii.distance_before:.3f} -> {radii.distance_after:.3f}, "
+            f"threshold {radii.threshold:.3f}"
+            for radii in self.radii.values()
+            if radii.distance_before is not None and radii.distance_after is not None and radii.threshold is not None
+        )
+        return f"{change}, the most that these draws can prove" + (f" ({gains})" if gains else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON; an unchanged image has no PSNR."""
+        """Return plain values, ready for JSON; the PSNR of an unchanged image is None."""
         return {**asdict(self), "psnr": self.psnr if math.isfinite(self.psnr) else None}
 
 
 @dataclass(frozen=True, eq=False)
 class HardenedImage:
-    """The bytes to publish, the reference to keep of them, and what they are worth."""
+    """The file to publish as bytes, its reference, and the report."""
 
     data: bytes
     suffix: str
@@ -104,7 +120,7 @@ class HardenedImage:
 
 
 class Hardener:
-    """Hardens images for the hash or hashes of a deployment, and certifies with it what was published.
+    """Hardens images for the hashes of a deployment, and certifies the published images with it.
 
     >>> import dualshield as ds
     >>> Hardener(ds.deploy("pdq")).strategy
@@ -131,12 +147,12 @@ class Hardener:
         for member in deployment.members:
             if not member.hash.is_differentiable:
                 raise InputError(
-                    f"hash {member.hash.name} has no gradient, and hardening needs one; it can be matched and "
-                    "certified unhardened"
+                    f"hash {member.hash.name} has no gradient, and hardening needs one; match and certify without "
+                    "hardening"
                 )
             if member.hash.rule == "native":
                 raise InputError(
-                    f"the native rule of {member.hash.name} compares no bits, which is what hardening steadies; "
+                    f"the native rule of {member.hash.name} compares no bits, but hardening works on bits; "
                     "harden for the rule hamming"
                 )
         self.deployment = deployment
@@ -144,11 +160,13 @@ class Hardener:
         self.budget = VisibilityBudget(strength)
         self.steps = steps
         device = deployment.device
+        if negatives_folder is not None:
+            list_images(negatives_folder)  # check the folder even if the strategy needs no negatives
         self.negatives = [] if self.strategy == "linear" else [p.to(device) for p in negatives(negatives_folder)]
 
     @property
     def negatives_digest(self) -> str:
-        """What tells these unrelated images from others."""
+        """The sha256 of the negatives, which identifies them."""
         digest = hashlib.sha256()
         for pixels in self.negatives:
             digest.update(pixels.cpu().numpy().tobytes())
@@ -156,7 +174,7 @@ class Hardener:
 
     @property
     def strategy(self) -> Literal["paper", "linear", "gradient"]:
-        """How the perturbation is found."""
+        """The method that finds the perturbation."""
         if self.preset != "perceptual":
             return "paper"
         members = self.deployment.members
@@ -172,12 +190,12 @@ class Hardener:
         noise: GaussianSource | None = None,
         progress: Progress = lambda what, done, total: None,
     ) -> HardenedImage:
-        """Harden one file; nothing is written. Radii are those of the reference that comes with the result."""
+        """Harden one image; nothing is written. The radius after hardening is that of the returned reference."""
         require("noise", noise, GaussianSource, or_none=True)
         require("quality", quality, int, or_none=True)
         noise = noise or GaussianSource.secret()
         publication = Publication.open(file)
-        # Whatever the format cannot do fails here, not after the optimisation.
+        # Fail here if the format is not possible, not after the optimisation.
         publication.check(format, quality)
         original = publication.canonical
 
@@ -204,7 +222,7 @@ class Hardener:
             radius_before=before.radius if before else 0.0,
             radius_after=after.radius if after else 0.0,
             radius_detected=after.result.radius_detected if after and after.radius else 0.0,
-            radii=self._radii(before.result, after.result) if before and after else {},
+            radii=self._radii(before, after) if before and after else {},
             deployment=self.deployment.digest,
             noise_source=noise.origin,
             reference=None,
@@ -226,7 +244,7 @@ class Hardener:
         noise: GaussianSource | None = None,
         progress: Progress = lambda what, done, total: None,
     ) -> tuple[torch.Tensor, int]:
-        """The canonical perturbation alone, and the steps it took; ``steps`` replaces the hardener's own limit."""
+        """Return only the canonical perturbation and the number of steps; ``steps`` overrides the hardener's limit."""
         source = (noise or GaussianSource.secret()).fork("harden")
         device, matchers = self.deployment.device, self.deployment.matchers
         pixels = image.pixels.to(device)
@@ -260,34 +278,56 @@ class Hardener:
         )
 
     def _certified(self, image: CanonicalImage, noise: GaussianSource, progress: Progress, done: int) -> _Certified:
-        """The image as reference and query."""
+        """Certify the image with itself as reference and query."""
         progress(f"certifying {self.deployment.name}", done, 2)
         reference = self.deployment.enroll(image)
-        return _Certified(reference, self.deployment.match(reference, image, noise=noise.fork("certify")))
+        result = self.deployment.match(reference, image, noise=noise.fork("certify"))
+        distances = tuple(
+            _mean_distance(matcher, kept, image.pixels, noise)
+            for matcher, kept in zip(self.deployment.matchers, reference.members, strict=True)
+        )
+        progress(f"certifying {self.deployment.name}", done + 1, 2)
+        return _Certified(reference, result, distances)
 
-    def _radii(self, before: MatchResult, after: MatchResult) -> dict[str, Radii]:
-        """No radius where a hash does not certifiably match the image with itself."""
+    def _radii(self, before: _Certified, after: _Certified) -> dict[str, Radii]:
+        """Return the radii of each hash; 0 where the hash does not certify that the image matches itself."""
 
         def radius(result: MatchResult, index: int) -> float:
             member = result.members[index]
             return member.radius if member.decision is Decision.MATCH else 0.0
 
         return {
-            matcher.hash.name: Radii(radius(before, i), radius(after, i), matcher.config.radius_ceiling)
+            matcher.hash.name: Radii(
+                radius(before.result, i),
+                radius(after.result, i),
+                matcher.config.radius_ceiling,
+                before.distances[i],
+                after.distances[i],
+                matcher.hash.threshold if matcher.hash.rule == "hamming" else matcher.hash.boundary,
+            )
             for i, matcher in enumerate(self.deployment.matchers)
         }
 
 
 @dataclass(frozen=True, eq=False)
 class _Certified:
-    """A reference, and what the deployment says of the same image as query."""
+    """A reference, and the result of matching it with the same image."""
 
     reference: Reference
     result: MatchResult
+    distances: tuple[float, ...]  # mean distance of each member's votes
 
     @property
     def radius(self) -> float:
         return self.result.radius if self.result.decision is Decision.MATCH else 0.0
+
+
+def _mean_distance(
+    matcher: SmoothedMatcher, reference: MemberReference, pixels: torch.Tensor, noise: GaussianSource
+) -> float:
+    """Return the mean distance of some votes, in units of the threshold."""
+    found = matcher.distances(reference, pixels, DISTANCE_DRAWS, noise.fork("distance"), noise.fork("distance"))
+    return float(found.double().mean()) / (matcher.hash.bits if matcher.hash.rule == "hamming" else 1)
 
 
 def harden(
@@ -300,9 +340,9 @@ def harden(
     quality: int | None = None,
     **parameters: Any,
 ) -> HardenedImage:
-    """Harden one image file for one hash or several; parameters are those of `deploy`.
+    """Harden one image file for one hash or several; takes the parameters of `deploy`.
 
-    For many images keep one ``Hardener``.
+    For many images make one ``Hardener`` and reuse it.
     """
     deployment = as_deployment(hash, parameters)
     return Hardener(deployment, preset=preset, strength=strength).harden(file, format=format, quality=quality)

@@ -1,16 +1,15 @@
-"""Hardening a hash that is linear up to its median (PDQ): the dearest attack for the least visible change.
+"""Harden a hash that is linear up to its median (PDQ): make attacks as costly as possible within the visibility budget.
 
-Its coefficients are ``c = L Y L^T`` of the luma Y, a bit is ``c_i > median``. Of all changes with the same effect on
+The coefficients are ``c = L Y L^T`` of the luma Y, a bit is ``c_i > median``. Of all changes with the same effect on
 ``c``, the least visible one (smallest ``||delta / threshold||``) is ``threshold^2 * (L^T A L)`` with a 16 x 16 matrix
 A. So half a million pixels reduce to 256 unknowns y with ``c = c_0 + R y`` and visibility ``||y||``, where
 ``R R^T = G`` is the effect of the threshold map on pairs of coefficients.
 
-Under noise of deviation sigma the bit i flips with probability ``Phi(-z_i / sigma)``, z_i its margin in units of
-its own noise, which is also the l2 that moving it costs an attacker. The best attacker is therefore known too: the
-shortest shift of the margins after which enough bits flip in expectation, a bit by itself once its price is given. We
-climb on the length of that shift, whose gradient is the shift itself: the more an attacker leans on a bit, the more
-hardening pays for it, and bits that cost too much are left alone. As bits compare with the median, they flip in pairs:
-half of them from each side.
+Under noise of deviation sigma bit i flips with probability ``Phi(-z_i / sigma)``. Here z_i is its margin in units of
+its own noise, which is also the l2 cost for an attacker to move the bit. So the best attack is known: the shortest
+shift of the margins after which enough bits flip in expectation. Given a price per squared shift, each bit can be
+solved separately. Hardening ascends on the length of that shift. Its gradient is the shift itself, so hardening spends
+most on the bits that the attack shifts most. Bits compare with the median, so they flip in pairs, half from each side.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ from dualshield.hashes.perceptual_hash import PerceptualHash
 
 Floats = npt.NDArray[np.float64]
 
-# The noise to harden against, largest first: the first at which attacks cost WORTH times as much. Less noise leaves
-# dearer attacks, more noise larger certificates; images that are too faint for it get less.
+# Noise levels to harden against, largest first; chosen is the first at which attacks cost at least WORTH sigmas. Less
+# noise makes attacks more costly, more noise gives larger certificates; images with little texture get less noise.
 SIGMAS = tuple(2.0 * 0.75**k for k in range(16))
 WORTH = 4.0
 ROUNDS = 4
 CLIMBS = 80
-FIRST_CLIMB, LAST_CLIMB, MOMENTUM = 0.2, 0.004, 0.7  # steps in budgets
-SHIFTS = np.linspace(0.0, 1.0, 48)  # of a bit, up to well past its boundary
+FIRST_CLIMB, LAST_CLIMB, MOMENTUM = 0.2, 0.004, 0.7  # step sizes as fractions of the budget
+SHIFTS = np.linspace(0.0, 1.0, 48)  # candidate shifts of a bit, up to well past its boundary
 PAST = 2.5
 HALVINGS = 26
-PEAK_TOLERANCE = 1.1  # what is left above the peak is cut off
+PEAK_TOLERANCE = 1.1  # smaller excesses over the peak are clipped
 
 
 def perturb(
@@ -51,20 +50,20 @@ def perturb(
     threshold: torch.Tensor,
     sigmas: Sequence[float] = SIGMAS,
 ) -> tuple[torch.Tensor, float]:
-    """The perturbation ``(3, 512, 512)`` of canonical pixels within the budget, and the noise it was made for."""
+    """Return a perturbation ``(3, 512, 512)`` of canonical pixels within the budget, and the sigma it was made for."""
     weight = threshold.double().numpy().clip(1e-6) ** 2
     norm = budget.norm
     delta = torch.zeros_like(pixels)
     for _ in range(ROUNDS):
         luma, sigma = _Problem(hash_, pixels, weight).solve(norm, sigmas)
         sigmas = (sigma,)
-        # The same shift of all three colours: luma changes, hues do not.
+        # The same change in all three colours: luma changes, hue does not.
         delta = torch.from_numpy(luma).float().expand(3, -1, -1)
         peaks = np.abs(luma) / (budget.peak * np.sqrt(weight))
         shrink = budget.excess(pixels, (pixels + delta).clamp(0, 1))
         if shrink == 1.0 and peaks.max() <= PEAK_TOLERANCE:
             break
-        # Where the change is too high it is made dearer, and the rest of the image takes over.
+        # Where the change exceeds the peak, lower the weight, so that other pixels take over.
         weight = weight / np.sqrt(np.maximum(peaks, 1.0))
         norm *= 0.98 * shrink if shrink < 1 else 1.0
     limit = budget.peak * threshold
@@ -75,14 +74,14 @@ def perturb(
 
 
 def cheapest_attack(margins: Floats, sigma: float, flips: float) -> Floats:
-    """The shortest non-negative shifts against the margins after which this many bits flip in expectation."""
+    """Return the shortest non-negative shifts against the margins after which ``flips`` bits flip in expectation."""
     shifts = SHIFTS[:, None] * (margins.clip(0) + PAST * sigma)
     flipped = ndtr((shifts - margins) / sigma)
     bits = np.arange(len(margins))
     if flipped[0].sum() >= flips:
         return np.zeros_like(margins)
     squares = shifts**2
-    low, high = -14.0 - 2 * np.log(sigma), 6.0 - 2 * np.log(sigma)  # the logarithm of what a squared shift costs
+    low, high = -14.0 - 2 * np.log(sigma), 6.0 - 2 * np.log(sigma)  # logarithm of the price per squared shift
     for _ in range(HALVINGS):
         price = (low + high) / 2
         chosen = (flipped - np.exp(price) * squares).argmax(0)
@@ -116,12 +115,12 @@ class _Problem:
 
     @cached_property
     def luma_gain(self) -> float:
-        """What a grey change of one does to the luma."""
+        """The change of the luma for a grey change of 1."""
         return float(self.hash.front_end.colour.sum())
 
     @cached_property
     def margins(self) -> tuple[Floats, Floats, Floats]:
-        """Slopes and values of the margins over y in units of their noise, positive is stable; their sides."""
+        """Slopes (over y) and values of the margins in units of their noise (positive: stable), and bits as +-1."""
         front_end = self.hash.front_end
         coefficients = front_end(self.pixels)[0].double().flatten().numpy()
         noise = np.outer(np.linalg.norm(front_end.rows, axis=1), np.linalg.norm(front_end.cols, axis=1)).ravel()
@@ -133,7 +132,7 @@ class _Problem:
         return slopes, side * (coefficients - boundary) / noise, side
 
     def attack(self, y: Floats, sigma: float) -> Floats:
-        """The cheapest shifts of the margins that evade, half of the flips on each side of the median."""
+        """Return the cheapest shifts of the margins that evade, with half of the flips on each side of the median."""
         slopes, values, side = self.margins
         margins = values + slopes @ y
         shifts = np.zeros_like(margins)
@@ -142,11 +141,11 @@ class _Problem:
         return shifts
 
     def cost(self, sigma: float) -> float:
-        """The l2 of the cheapest attack on the pixels as they are."""
+        """Return the l2 cost of the cheapest attack on the unchanged pixels."""
         return float(np.linalg.norm(self.attack(np.zeros(len(self.root)), sigma)))
 
     def solve(self, norm: float, sigmas: Sequence[float] = SIGMAS) -> tuple[Floats, float]:
-        """The grey change ``(512, 512)`` of at most this visibility that makes attacks dearest, and its noise."""
+        """Return the grey change ``(512, 512)`` within ``norm`` that makes attacks most costly, and its sigma."""
         for sigma in sigmas:
             best, cost = self._climb(norm, sigma)
             if cost >= WORTH * sigma:
@@ -166,7 +165,7 @@ class _Problem:
             cost = float(np.linalg.norm(shifts))
             if cost > dearest:
                 best, dearest = y, cost
-            # An image that evades by itself is first pushed away from every boundary in reach of the noise.
+            # If the attack costs nothing, first push away from every boundary within reach of the noise.
             lean = shifts if cost > 0 else np.exp(-(((values + slopes @ y) / sigma) ** 2) / 2)
             gradient = slopes.T @ lean
             velocity = MOMENTUM * velocity + (1 - MOMENTUM) * gradient / max(float(np.linalg.norm(gradient)), 1e-30)
@@ -183,7 +182,7 @@ def perturb_through(
     opacity: torch.Tensor | None = None,
     carrier: Carrier | None = None,
 ) -> torch.Tensor:
-    """``perturb``, and once more with what the published file (``carrier``) makes of it; the better as published."""
+    """Run ``perturb`` twice, the second time with the errors of the published file (``carrier``); return the better."""
     threshold = noticeable(pixels, opacity)
     first, sigma = perturb(pixels, hash_, budget, threshold)
     if carrier is None:

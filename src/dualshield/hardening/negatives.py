@@ -1,4 +1,4 @@
-"""Unrelated images that a hardened one must not come near: the user's own, or built-in ones."""
+"""Unrelated images that a hardened image must not come near: from a folder, or built-in."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ MAX_NEGATIVES = 64
 
 
 def negatives(folder: Path | None = None) -> list[torch.Tensor]:
-    """Canonical pixels of the first images of a folder, or of blank and 1/f images: what noise drifts towards."""
+    """Return canonical pixels of the first images of a folder; without a folder, of blank and 1/f images."""
     if folder is not None:
         return [load_image(file).pixels for file in list_images(folder)[:MAX_NEGATIVES]]
+    # Noisy images drift towards the codes of these.
     images = [*blank_images(), *(natural_image(seed) for seed in range(BUILT_IN))]
     return [image.pixels for image in images]

@@ -1,11 +1,11 @@
-"""The paper's hardening, to the letter: Algorithm 1 with the settings of its appendix.
+"""The paper's hardening: Algorithm 1 with the settings of its appendix.
 
-Where the text is silent: bits are soft by a tanh of the margins in units of their root mean square; the inner
-attack takes five sign steps of 1/255 that push the query's soft distance up, from the reference, inside the same
-l_inf ball as the hardening (with steps of 4/255 PDQ images come out far worse than the paper's); two negatives are
-selected anew in every step; the sixteen draws of the reference meet as many of the attacked query, and eight of each
-negative, out of a bank of noisy codes of it; the update is a descent on the objective (the hinges are averaged over
-draws, in bits).
+Where the paper leaves details open: soft bits are a tanh of the margins in units of their root mean square. The inner
+attack starts at the reference and takes five sign steps of 1/255 that raise the query's soft distance, inside the same
+l_inf ball as the hardening (with steps of 4/255 PDQ images come out far worse than the paper's). Two negatives are
+selected anew in every step. The sixteen draws of the reference are compared with sixteen draws of the attacked query,
+and with eight draws of each negative, from a bank of its noisy codes. The update descends on the objective (the hinges
+are averaged over draws, in bits).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ INNER_STEPS = 5
 INNER_STEP_SIZE = 1 / 255
 NEGATIVE_WEIGHT = 1.0
 DISTORTION_WEIGHT = 0.01
-CHUNK = 4  # draws whose graphs are in memory at once
+CHUNK = 4  # draws per backward pass, to limit memory
 
 
 def perturb(
@@ -49,9 +49,9 @@ def perturb(
     source: GaussianSource,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[torch.Tensor, int]:
-    """The perturbation of canonical pixels, and the steps it took; ``strength`` scales the l_inf ball.
+    """Return a perturbation of canonical pixels and the number of steps; ``strength`` scales the l_inf ball.
 
-    ``limit`` takes the noise of linear hashes from its normal law (`smoothing.clipped_noise`), for experiments.
+    ``limit`` draws the noise of linear hashes from its normal law (`smoothing.clipped_noise`), for experiments.
     """
     rng = random.Random(int(source.integers(1, 2**62)))
     ball = LINF * strength
@@ -74,7 +74,7 @@ def perturb(
 
 @dataclass(frozen=True)
 class _NoisyBits:
-    """Soft bits of images under the paper's noise: on their pixels, then clipped."""
+    """Soft bits of images under the paper's noise, which is added to the pixels and clipped."""
 
     hash: PerceptualHash
     noise: NoiseKind
@@ -85,7 +85,7 @@ class _NoisyBits:
 
 
 class _Negatives:
-    """Noisy bits of unrelated images, drawn when they are first selected."""
+    """Noisy bits of unrelated images, drawn when an image is first selected."""
 
     def __init__(self, bits: _NoisyBits, images: Sequence[torch.Tensor], rng: random.Random) -> None:
         self._bits, self._images, self._rng = bits, images, rng
@@ -93,7 +93,7 @@ class _Negatives:
 
     @torch.no_grad()
     def draw(self) -> torch.Tensor | None:
-        """One for each draw of the reference, in equal shares of the negatives selected; None if there are none."""
+        """Select negatives and return one code per draw of the reference, in equal shares; None without negatives."""
         chosen = self._rng.sample(range(len(self._images)), min(SELECTED_NEGATIVES, len(self._images)))
         for number in chosen:
             if number not in self._banks:
@@ -106,7 +106,7 @@ class _Negatives:
 def _gradient(
     bits: _NoisyBits, reference: torch.Tensor, unrelated: torch.Tensor | None, ball: float, inner_step: float
 ) -> torch.Tensor:
-    """Of the positive and negative hinges, with respect to the reference."""
+    """Return the gradient of the positive and negative hinges with respect to the reference."""
     attack, max_distance = _inner_attack(bits, reference, ball, inner_step), bits.hash.max_distance
     total = torch.zeros_like(reference)
     chunk = POSITIVE_DRAWS if bits.noise is CLIPPED_LIMIT else CHUNK
@@ -117,13 +117,13 @@ def _gradient(
         if unrelated is not None:
             distance = soft_distance(ours, unrelated[first : first + chunk])
             hinges = hinges + NEGATIVE_WEIGHT * too_near(distance, max_distance)
-        if hinges.any():  # a hinge that is met has no gradient: the backward pass is saved
+        if hinges.any():  # zero hinges have no gradient: skip the backward pass
             total += torch.autograd.grad(hinges.sum() / POSITIVE_DRAWS, variable)[0]
     return total
 
 
 def _inner_attack(bits: _NoisyBits, reference: torch.Tensor, ball: float, step: float) -> torch.Tensor:
-    """A query perturbation that moves the soft distance up."""
+    """Return a query perturbation that raises the soft distance."""
     with torch.no_grad():
         target = bits(reference, 1)
     attack = torch.zeros_like(reference)

@@ -1,6 +1,6 @@
-"""Benign variants to stay close to: the paper's transformation families at random levels, differentiable.
+"""Random benign variants of an image: the paper's transformation families at random levels, differentiable.
 
-JPEG goes through a real file; its gradient is taken as if it were the identity.
+JPEG uses real compression; its gradient is that of the identity.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dualshield.transforms import Transform
 
 Level = Callable[[random.Random], float]
 
-# Up to the middle of the paper's ranges: beyond, most hashes fail with or without hardening.
+# Up to the middle of the paper's ranges; at higher levels most hashes fail with or without hardening.
 _LEVELS: dict[str, Level] = {
     "jpeg": lambda rng: rng.randint(60, 95),
     "brightness": lambda rng: rng.uniform(0.85, 1.15),
@@ -28,7 +28,7 @@ _LEVELS: dict[str, Level] = {
 
 
 def random_variant(pixels: torch.Tensor, rng: random.Random) -> torch.Tensor:
-    """One random benign variant of canonical pixels."""
+    """Return one random benign variant of canonical pixels."""
     family = rng.choice((*_LEVELS, "resize"))
     if family == "resize":
         return _resized(pixels, rng.randint(192, 448))

@@ -1,9 +1,9 @@
-"""What the eye lets pass: a just-noticeable-difference map, and the budget spent on it.
+"""The visibility of a change: a just-noticeable-difference map, and the budget in its units.
 
-What hardening adds is smooth, a few cycles across the image. Such a change hides behind structure of its own scale
-(foliage, edges, folds) and shows on everything flat at that scale, however finely textured (a wall, a screen, the
-sky). So masking is measured on the band from about 5 to 25 pixels, not on fine gradients, and a smooth base
-follows the luminance: the eye notices least in the dark.
+Hardening adds a smooth change, a few cycles across the image. Structure of the same scale (foliage, edges, folds) masks
+such a change. Areas that are flat at this scale do not, even with fine texture (a wall, a screen, the sky). So masking
+is measured on the band from about 5 to 25 pixels, not on fine gradients. A smooth base term follows the luminance: the
+eye notices least in the dark.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ DARK_BELOW = 0.4
 MASKING = 0.2
 LARGEST = 8 / 255
 
-# At strength 1, found by looking at results: ||delta / threshold||_2 over the pixels, the SSIM that must be left,
-# the peak in thresholds.
+# Limits at strength 1, found by looking at results: ||delta / threshold||_2 over the pixels, the loss of SSIM, and the
+# peak in units of the threshold.
 NORM = 700.0
 SSIM_LOSS = 0.028
 PEAK = 2.5
@@ -32,11 +32,11 @@ MAX_STRENGTH = 4.0
 
 
 def noticeable(pixels: torch.Tensor, opacity: torch.Tensor | None = None) -> torch.Tensor:
-    """The amplitude ``(height, width)`` from which a smooth change is noticed; nothing hides where nothing shows."""
+    """Return the amplitude ``(height, width)`` at which a smooth change is noticed; 0 in transparent areas."""
     luma = (pixels * pixels.new_tensor(LUMA)[:, None, None]).sum(0)
     coarse = _blur(luma, 5)
     energy = _blur((coarse - _blur(coarse, 25)).square(), 5).clamp_min(0)
-    # The geometric mean: texture is busy everywhere, an edge beside a flat area is not, and would show a halo.
+    # Geometric mean: it is high on texture, but low around an edge beside a flat area, where a halo would show.
     activity = _blur(0.5 * (energy + FLAT**2).log(), 25).exp()
     dark = ((DARK_BELOW - _blur(luma, 17)) / DARK_BELOW).clamp_min(0).pow(1.5)
     threshold = (FLAT + DARK * dark + MASKING * activity).clamp(max=LARGEST)
@@ -45,7 +45,7 @@ def noticeable(pixels: torch.Tensor, opacity: torch.Tensor | None = None) -> tor
 
 @dataclass(frozen=True)
 class VisibilityBudget:
-    """How much may be changed: 1 is imperceptible on ordinary photos at 100 % zoom."""
+    """How much may be changed; strength 1 is imperceptible on ordinary photos at 100 % zoom."""
 
     strength: float = 1.0
 
@@ -65,11 +65,11 @@ class VisibilityBudget:
 
     @property
     def peak(self) -> float:
-        """The largest change of one pixel, in thresholds."""
+        """The largest change of one pixel, in units of the threshold."""
         return PEAK * self.strength
 
     def excess(self, original: torch.Tensor, changed: torch.Tensor) -> float:
-        """The factor by which to shrink a change whose SSIM is too low (1 - SSIM grows with its square); 1 if not."""
+        """Return the factor that shrinks a change to the SSIM budget (1 - SSIM grows with its square); 1 if it fits."""
         loss = 1 - ssim(original, changed)
         return 1.0 if loss <= self.ssim_loss else float((self.ssim_loss / loss) ** 0.5)
 

@@ -1,4 +1,4 @@
-"""Hashes: the contract, the registry, one file per hash."""
+"""Perceptual hashes: the PerceptualHash class, the registry, and one module per hash."""
 
 from dualshield.hashes.available import HashState, list_hashes
 from dualshield.hashes.codes import bit_error_rate, from_hex, to_hex

@@ -1,7 +1,7 @@
-"""Every known hash with its state, without loading networks that somebody imported.
+"""A listing of all known hashes and whether they can be used, mostly without loading networks.
 
-How many bits such a hash has may depend on its file. So the first listing that meets a set of files loads it and writes
-down what it found; later ones read that, as long as the files are the same.
+The number of bits of a hash may depend on its imported files. So the first listing with these files loads the hash and
+caches its description; later listings read the cache as long as the files are the same.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from dualshield.hashes.registry import BUILT_IN, get_hash, hash_names
 from dualshield.weights.store import WeightState, states
 
 State = Literal["ready", "needs weights", "missing", "broken"]
-# What PerceptualHash.describe gives.
+# Fields and types of PerceptualHash.describe.
 FIELDS = {"hash": str, "version": str, "bits": int, "input": str, "threshold": float, "about": str}
 Files = list[list[str | int]]
 
 
 @dataclass(frozen=True)
 class HashState:
-    """One line of a listing: whether a hash can be used, and if not what to do."""
+    """Whether a hash can be used, and if not, what to do."""
 
     name: str
     state: State
     detail: str
-    description: dict[str, Any] | None = None  # of a hash that is ready
-    hash: PerceptualHash | None = field(default=None, repr=False)  # where it had to be loaded
+    description: dict[str, Any] | None = None  # only if ready
+    hash: PerceptualHash | None = field(default=None, repr=False)  # only if it had to be loaded
 
     @property
     def ready(self) -> bool:
-        """Whether it can be used as it is."""
+        """Whether the hash can be used now."""
         return self.state == "ready"
 
 
 def list_hashes() -> list[HashState]:
-    """Every known hash with its state."""
+    """Return the state of every known hash."""
     weights = states()
     return [_state(name, [w for w in weights if w.weight.hash == name]) for name in hash_names()]
 
 
 def _state(name: str, weights: list[WeightState]) -> HashState:
     files = _files(weights) if name in BUILT_IN else []
-    known = _remembered(name, files) if files else None
+    known = _cached(name, files) if files else None
     if known is not None:
         return HashState(name, "ready", known["about"], known)
     try:
@@ -63,12 +63,12 @@ def _state(name: str, weights: list[WeightState]) -> HashState:
         return HashState(name, "broken", f"broken: {error}")
     description = hash_.describe()
     if files:
-        _remember(name, files, description)
+        _write_cache(name, files, description)
     return HashState(name, "ready", hash_.about, description, hash_)
 
 
 def _files(weights: list[WeightState]) -> Files:
-    """What tells the imported files of a hash from others; empty if one of them is not as it should be."""
+    """Return the identity of a hash's imported files, or an empty list if one of them is unusable."""
     found: Files = []
     for state in weights:
         if state.problem is not None:
@@ -82,14 +82,14 @@ def _files(weights: list[WeightState]) -> Files:
     return found
 
 
-def _note(name: str) -> Path:
+def _cache_file(name: str) -> Path:
     return cache_folder() / "hashes" / f"{name}.json"
 
 
-def _remembered(name: str, files: Files) -> dict[str, Any] | None:
-    """What an earlier listing found of the same files with the same DualShield; a damaged note is as good as none."""
+def _cached(name: str, files: Files) -> dict[str, Any] | None:
+    """Return the description cached for these files by this version of DualShield, or None."""
     try:
-        note = json.loads(_note(name).read_text(encoding="utf-8"))
+        note = json.loads(_cache_file(name).read_text(encoding="utf-8"))
         description = note["description"]
         same = note["version"] == __version__ and note["files"] == files
         whole = {field: type(value) for field, value in description.items()} == FIELDS
@@ -98,9 +98,9 @@ def _remembered(name: str, files: Files) -> dict[str, Any] | None:
     return dict(description) if same and whole else None
 
 
-def _remember(name: str, files: Files, description: dict[str, Any]) -> None:
+def _write_cache(name: str, files: Files, description: dict[str, Any]) -> None:
     note = {"version": __version__, "files": files, "description": description}
-    # Where nothing can be written, the next listing loads again.
+    # If the cache cannot be written, the next listing loads the hash again.
     with suppress(OSError, DualShieldError):
-        _note(name).parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(_note(name), (json.dumps(note, indent=1) + "\n").encode())
+        _cache_file(name).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(_cache_file(name), (json.dumps(note, indent=1) + "\n").encode())

@@ -1,4 +1,4 @@
-"""Weights of the built-in hashes, imported only after they have been loaded as the model they claim to be."""
+"""Import of weights for built-in hashes; a file is accepted only if it loads as its model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dualshield.weights.download import Progress
 
 
 def import_weights(name: str, source: Path) -> StoredWeights:
-    """Keep a copy of ``source`` as the weights ``name``, if it is that model."""
+    """Import a copy of ``source`` as the weights ``name``, if it loads as that model."""
     return import_file(name, source, check_weights)
 
 
@@ -21,9 +21,9 @@ def fetch_weights(name: str, progress: Progress | None = None) -> StoredWeights:
 
 
 def check_weights(weight: WeightFile, path: Path) -> None:
-    """Load the file as the model it is imported as.
+    """Load the file as the model of ``weight``; raises if it is not that model.
 
-    The module of the hash has ``check(weight, path)`` where it reads several files or formats, else
+    The hash's module has ``check(weight, path)`` if it reads several files or formats, else
     ``build(state, file)``.
     """
     module = importlib.import_module(BUILT_IN[weight.hash].partition(":")[0])

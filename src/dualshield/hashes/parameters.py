@@ -1,4 +1,4 @@
-"""One number for the parameters of a network that came without a file."""
+"""A digest of the parameters of a network, for hashes without a weight file."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import sys
 
 import torch
 
-# Buffers are compared to this many parts of their largest value, with cells whose edges are at no round number.
+# Buffers are rounded to this many cells per largest value; the offset keeps cell edges away from round numbers.
 CELLS, CELL_EDGE = 1e6, 0.3819660113
 
 
 def digest_of_parameters(network: torch.nn.Module) -> str | None:
-    """The sha256 of names, types, shapes and values of all parameters and buffers; None where there are none.
+    """Return the sha256 of names, types, shapes and values of all parameters and buffers; None if there are none.
 
-    Buffers may be computed, and then differ in the last bit from one machine to another; so they count roughly.
+    Buffers are rounded first, because computed ones may differ in the last bit between machines.
     """
     tensors = {**{name: _rough(buffer) for name, buffer in network.named_buffers()}, **dict(network.named_parameters())}
     digest = hashlib.sha256()
@@ -34,7 +34,7 @@ def _rough(buffer: torch.Tensor) -> torch.Tensor:
 
 
 def _bytes(tensor: torch.Tensor) -> memoryview:
-    """The values in order, each in little endian; numpy does not know all types of torch."""
+    """Return the values in order as little-endian bytes, without NumPy, which lacks some of torch's types."""
     plain = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
     raw = plain.contiguous().view(-1).view(torch.uint8)
     if sys.byteorder == "big":

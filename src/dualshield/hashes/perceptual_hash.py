@@ -1,12 +1,12 @@
-"""What a perceptual hash is, for everything else in DualShield.
+"""The PerceptualHash class, which represents every hash in DualShield.
 
     canonical pixels --front end (linear)--> features --network--> margins;    bit_i = margin_i > 0
 
-Two codes match when their bit error rate is at most the threshold. That is the whole contract: a hash is a
-value of this one class, and a new hash is a function that returns one (see CONTRIBUTING).
+Two codes match if their bit error rate is at most the threshold. A hash is an instance of this class; a new hash
+is a function that returns one (see CONTRIBUTING).
 
-Where the authors of a hash compare something else than bits, it may carry their rule too (native.py);
-``with_rule("native")`` is the same hash deciding by it, with their values in place of bits as codes.
+If the authors of a hash do not compare bits, the hash may have their rule as well (native_rule.py);
+``with_rule("native")`` returns the same hash with that rule, whose codes are the authors' values instead of bits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LIGHT_BATCH_NUMBERS = 2_000_000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PerceptualHash:
-    """A hash function with its linear front end kept apart from the rest.
+    """A hash function: a linear front end, followed by a network.
 
     ``network`` maps features ``(batch, c, h, w)`` to margins ``(batch, bits)`` in evaluation mode, without randomness,
     and differentiably (except for black boxes).
@@ -47,13 +47,13 @@ class PerceptualHash:
     threshold: float = DEFAULT_THRESHOLD
     lowpass: int | None = None
     about: str = ""
-    weights: dict[str, str] = field(default_factory=dict)  # file name -> sha256 of what was loaded
+    weights: dict[str, str] = field(default_factory=dict)  # file name -> sha256 of the loaded file
     native: NativeRule | None = None
     rule: RuleName = "hamming"
 
     def __post_init__(self) -> None:
         if self.bits < 1:
-            raise InputError(f"hash {self.name}: {self.bits} bits, expected at least 1")
+            raise InputError(f"hash {self.name}: {self.bits} bits; give at least 1")
         if not 0 <= self.threshold < 0.5:
             raise InputError(f"hash {self.name}: threshold {self.threshold} is not a bit error rate in [0, 0.5)")
         self.network.eval()
@@ -67,9 +67,9 @@ class PerceptualHash:
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """What tells this function of images from others, ready for JSON; how codes are compared is no part of it."""
+        """What identifies this function of images, as JSON values; the matching rule and threshold are not included."""
         weights = dict(sorted(self.weights.items()))
-        # A black box may hold a network, but that is not known to be all there is.
+        # The parameters of a black box, if it has any, may not determine its output.
         if not weights and not self.is_black_box:
             digest = digest_of_parameters(self.network)
             weights = {} if digest is None else {"parameters": digest}
@@ -79,7 +79,7 @@ class PerceptualHash:
             "bits": self.bits,
             "input": self._input,
             "front_end": self.front_end.digest,
-            "calls": str(getattr(self.network, "calls", "")),  # of a black box: whom it asks, and how
+            "calls": str(getattr(self.network, "calls", "")),  # of a black box: the function or program
             "weights": weights,
         }
 
@@ -90,12 +90,12 @@ class PerceptualHash:
 
     @property
     def device(self) -> torch.device:
-        """Where the network is."""
+        """Device of the network."""
         return next((t.device for t in self.network.state_dict().values()), torch.device("cpu"))
 
     @property
     def has_small_network(self) -> bool:
-        """Whether the network has next to no weights, so that a draw costs no more than its noise (PDQ)."""
+        """Whether the network has almost no weights (PDQ), so that drawing noise dominates the cost."""
         if self.is_black_box:
             return False
         tensors = [*self.network.parameters(), *self.network.buffers()]
@@ -103,12 +103,12 @@ class PerceptualHash:
 
     @property
     def is_black_box(self) -> bool:
-        """Whether a foreign function answers, of which nothing is known and which only torch can call."""
+        """Whether the hash is a foreign function without gradients, which only the torch engine can call."""
         return bool(getattr(self.network, "is_black_box", False))
 
     @cached_property
     def is_differentiable(self) -> bool:
-        """Whether margins have a gradient at all: hardening and white-box attacks need one."""
+        """Whether margins have a gradient, which hardening and white-box attacks need."""
         if self.is_black_box:
             return False
         with torch.enable_grad():
@@ -117,48 +117,48 @@ class PerceptualHash:
 
     @property
     def is_linear(self) -> bool:
-        """Whether one grey front end and one common boundary are all there is (PDQ): hardening then has an optimum."""
+        """Whether the hash is a grey front end and one common boundary (PDQ); hardening then has an exact optimum."""
         return self.is_balanced and self.front_end.shape[0] == 1
 
     @property
     def is_balanced(self) -> bool:
-        """Whether every code has as many ones as zeros, because bits compare with the median (PDQ)."""
+        """Whether every code has as many ones as zeros, because bits are comparisons with the median (PDQ)."""
         return bool(getattr(self.network, "compares_with_median", False))
 
     @property
     def preferred_batch(self) -> int:
-        """Draws per batch: few for a network (cache, latency), as many as memory likes for a light hash."""
+        """Draws per batch: few for a network (cache, latency), many for a light hash (limited by memory)."""
         if not self.has_small_network:
             return NETWORK_BATCH
         return max(1, min(4096, LIGHT_BATCH_NUMBERS // math.prod(self.front_end.shape)))
 
     def margins(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Differentiable margins ``(batch, bits)`` of canonical pixels ``(batch, 3, 512, 512)``."""
+        """Return differentiable margins ``(batch, bits)`` of canonical pixels ``(batch, 3, 512, 512)``."""
         margins: torch.Tensor = self.network(self.front_end(pixels))
         return margins
 
     @torch.no_grad()
     def code(self, pixels: torch.Tensor) -> torch.Tensor:
-        """The plain hash of one canonical image ``(3, 512, 512)``: a bool vector of length ``bits``."""
+        """Return the code of one canonical image ``(3, 512, 512)``: ``bits`` bools, or native values."""
         return self.encode(self.margins(pixels[None].to(self.device))[0]).cpu()
 
     def encode(self, margins: torch.Tensor) -> torch.Tensor:
-        """What the rule compares: bits, or the values of the native rule."""
+        """Convert margins to what the rule compares: bits, or the values of the native rule."""
         return margins > 0 if self._native is None else self._native.values(margins)
 
     def distances(self, code: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-        """How far codes are apart, in differing bits or as the native rule has it; broadcasts over batches."""
+        """Return distances of codes: differing bits, or the native rule's distance; broadcasts over batches."""
         return (code ^ other).sum(-1) if self._native is None else self._native.distance(code, other)
 
     def matches(self, code: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-        """The base matcher M_f (paper, Eq. base-matcher) on codes; broadcasts over batches."""
+        """Return whether codes match: the base matcher M_f (paper, Eq. base-matcher); broadcasts over batches."""
         if self._native is not None:
             return self._native.matches(code, other)
         return self.distances(code, other) <= self.max_distance
 
     @property
     def boundary(self) -> float:
-        """The distance between those that match and those that do not."""
+        """Decision threshold; smaller distances match."""
         return self.max_distance + 0.5 if self._native is None else self._native.limit
 
     @property
@@ -170,31 +170,31 @@ class PerceptualHash:
         return self.native if self.rule == "native" else None
 
     def with_rule(self, rule: str) -> PerceptualHash:
-        """The same hash deciding by its bits (``hamming``) or as its authors do (``native``)."""
+        """Return this hash with a matching rule: on bits (``hamming``), or its authors' (``native``)."""
         if rule not in get_args(RuleName):
             raise InputError(f"unknown rule {rule!r}: use one of {', '.join(get_args(RuleName))}")
         if rule == "native" and self.native is None:
-            raise InputError(f"hash {self.name} has no rule of its own beside the bit error rate; use the rule hamming")
+            raise InputError(f"hash {self.name} has no native rule; use the rule hamming")
         return replace(self, rule=rule)  # type: ignore[arg-type]
 
     def with_lowpass(self, lowpass: int | None) -> PerceptualHash:
-        """The same hash behind an m x m low-pass of the canonical image; None leaves it as it is."""
+        """Return this hash preceded by an m x m low-pass of the canonical image; None changes nothing."""
         if lowpass is None or lowpass == self.lowpass:
             return self
         if self.lowpass is not None:
-            raise InputError(f"hash {self.name} has a low-pass of {self.lowpass} already")
+            raise InputError(f"hash {self.name} already has a low-pass of {self.lowpass}; load the hash again")
         return replace(self, front_end=self.front_end.low_pass(lowpass), lowpass=lowpass)
 
     def with_threshold(self, threshold: float) -> PerceptualHash:
-        """The same hash with another matching threshold."""
+        """Return this hash with another matching threshold."""
         return replace(self, threshold=threshold)
 
     def to(self, device: torch.device | str) -> PerceptualHash:
-        """The same hash with its network on ``device``."""
+        """Return this hash with its network on ``device``."""
         return replace(self, network=self.network.to(device))
 
     def describe(self) -> dict[str, Any]:
-        """What a listing shows."""
+        """Return the description for listings."""
         return {
             "hash": self.name,
             "version": self.version,

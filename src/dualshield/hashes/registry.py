@@ -1,4 +1,4 @@
-"""Hashes by name, by entry point, or by card.
+"""Lookup of hashes by name, entry point or card.
 
 A third-party package offers a hash through the entry-point group ``dualshield.hashes``: a function without
 arguments that returns a PerceptualHash. A YAML card (see card.py) needs no code at all.
@@ -11,11 +11,11 @@ from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from dualshield.errors import DualShieldError, InputError
+from dualshield.errors import CardError, DualShieldError, InputError
 from dualshield.hashes.perceptual_hash import PerceptualHash
 
 ENTRY_POINT_GROUP = "dualshield.hashes"
-# The module, whose function load makes the hash, or module:function.
+# The module with the function load, or module:function.
 BUILT_IN = {
     "pdq": "dualshield.hashes.zoo.pdq",
     "neuralhash": "dualshield.hashes.zoo.neuralhash",
@@ -36,23 +36,33 @@ CARD_SUFFIXES = (".yaml", ".yml")
 
 
 def hash_names() -> list[str]:
-    """All names that ``get_hash`` knows, built-in ones first."""
+    """Return all names that ``get_hash`` knows, built-in ones first."""
     plugged = sorted(point.name for point in entry_points(group=ENTRY_POINT_GROUP))
     return [*BUILT_IN, *(name for name in plugged if name not in BUILT_IN)]
 
 
 def get_hash(spec: str) -> PerceptualHash:
-    """The hash called ``spec``, or the one a YAML card at that path describes."""
+    """Return the hash named ``spec``, or the one described by the YAML card at that path."""
     if spec.lower().endswith(CARD_SUFFIXES):
         from dualshield.hashes.external.card import load_card
 
-        return load_card(Path(spec))
+        found = load_card(Path(spec))
+        if found.name in hash_names():
+            raise CardError(
+                f"{spec}: another installed hash has the name {found.name}, so results, profiles and references of "
+                "the two would be confused; give the card another name"
+            )
+        return found
     return _loader(spec)()
 
 
 def split_names(spec: str) -> list[str]:
-    """The members of ``a+b``; a card's path may contain a plus sign."""
-    return [spec] if Path(spec).is_file() else spec.split("+")
+    """Return the members of ``a+b``; the path of a card may contain a plus sign."""
+    try:
+        is_file = Path(spec).is_file()
+    except (OSError, ValueError):  # too long for a path, or with a zero byte
+        is_file = False
+    return [spec] if is_file else spec.split("+")
 
 
 def _loader(name: str) -> Callable[[], PerceptualHash]:
@@ -72,7 +82,7 @@ def _load_plugin(name: str, point: EntryPoint) -> PerceptualHash:
         found = point.load()()
     except DualShieldError:
         raise
-    except (Exception, SystemExit) as error:  # somebody else's code: one broken plug-in must not break the others
+    except (Exception, SystemExit) as error:  # third-party code: one broken plug-in must not break others
         raise InputError(f"hash {name}: its plug-in {point.value} failed ({type(error).__name__}: {error})") from error
     if not isinstance(found, PerceptualHash):
         raise InputError(f"hash {name}: its entry point returned {type(found).__name__}, not a PerceptualHash")

@@ -1,4 +1,4 @@
-"""Images: decoding, the canonical 512 x 512 space, linear front ends."""
+"""Images: decoding, the canonical 512 x 512 space, and linear front ends."""
 
 from dualshield.images.accept import ImageLike, as_image
 from dualshield.images.canonical import CANONICAL_SIZE, RADIUS_SPACE, CanonicalImage, canonicalise, load_image

@@ -1,4 +1,4 @@
-"""Whatever Python programs hold an image in, made canonical by the same rules as files."""
+"""Conversion of paths, bytes, Pillow images, arrays and tensors to canonical images, by the same rules as for files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FileLike: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview
 NotTensor: TypeAlias = CanonicalImage | _FileLike | Image.Image | npt.NDArray[Any]
 ImageLike: TypeAlias = NotTensor | torch.Tensor
 
-_MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # by number of channels
+_MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # Pillow mode by number of channels
 _ARRAYS = (
     "give uint8, uint16, bool, or floats in [0, 1], of shape (height, width) or (height, width, channels) "
     "with 1, 3 or 4 channels"
@@ -40,20 +40,20 @@ _TENSORS = (
 
 
 def as_image(source: ImageLike, name: str | None = None) -> CanonicalImage:
-    """A file name, the bytes of a file, a Pillow image, an array or a tensor as a canonical image.
+    """Return the canonical image of a file name, the bytes of a file, a Pillow image, an array or a tensor.
 
-    A canonical image is returned as it is, or under another ``name`` if one is given. Transparency is laid over
-    white, grey is repeated. ImageError says what was wrong, also with the type.
+    A canonical image is returned unchanged, or renamed if ``name`` is given. Transparent images are composited over
+    white; grey is repeated in three channels. Any unusable input raises ImageError, also one of the wrong type.
     """
     if not isinstance(name, str | None):
-        raise image_error("<image>", f"its name is of type {type(name).__name__}", "give text")
+        raise image_error("<image>", f"its name is of type {type(name).__name__}", "give a string")
     if isinstance(source, CanonicalImage):
         return source if name is None else replace(source, name=name)
     return canonicalise(_decoded(source, name))
 
 
 def as_file(source: ImageLike) -> tuple[str, bytes]:
-    """A name and the bytes of an image file: those given, or a PNG of pixels that are no file."""
+    """Return a name and the bytes of an image file: the bytes given, or a PNG of the pixels."""
     if isinstance(source, bytes | bytearray | memoryview):
         return "<bytes>", bytes(source)
     if isinstance(source, CanonicalImage):
@@ -72,7 +72,7 @@ def _decoded(source: ImageLike, name: str | None) -> DecodedImage:
     if isinstance(source, Image.Image):
         return decode_opened(source, name=name or _filename(source) or "<image>")
     if isinstance(source, np.ndarray):
-        return _from_array(np.asarray(source), name or "<array>")  # not its subclasses, which may mask values
+        return _from_array(np.asarray(source), name or "<array>")  # drop subclasses, which may mask values
     if isinstance(source, torch.Tensor):
         return _from_tensor(source, name or "<tensor>")
     what = f"got an object of type {type(source).__name__}"
@@ -80,7 +80,7 @@ def _decoded(source: ImageLike, name: str | None) -> DecodedImage:
 
 
 def _filename(image: Image.Image) -> str:
-    """Empty for images that come from no named file."""
+    """Return the file name of a Pillow image, or an empty string."""
     found = getattr(image, "filename", "")
     return os.fsdecode(found) if isinstance(found, str | bytes | os.PathLike) else ""
 
@@ -100,11 +100,11 @@ def _from_tensor(tensor: torch.Tensor, name: str) -> DecodedImage:
     if not known or tensor.ndim not in (2, 3) or channels not in _MODES or not tensor.numel():
         raise image_error(name, got, _TENSORS)
     check_size((tensor.shape[-1], tensor.shape[-2]), MAX_PIXELS, name)  # before the copies below
-    # NumPy has no bfloat16; doubles stay, so that none is rounded into the range.
+    # NumPy has no bfloat16. float64 is kept, so that rounding moves no value into the allowed range.
     dtype = tensor.dtype if tensor.dtype in (torch.uint8, torch.float64) else torch.float32
     try:
         array = tensor.detach().to(dtype).numpy(force=True)
-    except (RuntimeError, TypeError) as error:  # sparse, or without any data
+    except (RuntimeError, TypeError) as error:  # a sparse tensor, or one without data
         raise image_error(name, f"{got} that cannot be read ({reason(error)})", _TENSORS) from error
     samples = array[..., None] if array.ndim == 2 else np.moveaxis(array, 0, 2)
     return _from_samples(samples, "tensor", name, _TENSORS)
@@ -119,4 +119,6 @@ def _from_samples(samples: npt.NDArray[Any], kind: str, name: str, accepted: str
             finite = np.isfinite(low) and np.isfinite(high)
             what = f"values from {low:.6g} to {high:.6g}" if finite else "NaN or infinite values"
             raise image_error(name, f"got {what}", accepted)
-    return DecodedImage(samples_to_rgb(samples), width, height, name, kind, GAINS[_MODES[channels]])
+    return DecodedImage(
+        lambda start, stop: samples_to_rgb(samples[start:stop]), width, height, name, kind, GAINS[_MODES[channels]]
+    )

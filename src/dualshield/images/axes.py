@@ -1,4 +1,4 @@
-"""One-dimensional linear maps: the factors every front end is made of.
+"""One-dimensional linear maps, the factors of every front end.
 
 A separable image map is ``Y = L_h X L_w^T``. Each function here returns one such factor ``L`` of shape
 ``(n_out, n_in)`` in float64, so that norms and noise laws can be computed from it exactly.
@@ -20,7 +20,7 @@ Filter = Literal["box", "bilinear", "bicubic", "lanczos"]
 
 
 def _box(x: Matrix) -> Matrix:
-    # A pixel on the edge of two boxes belongs to the left one, as the range of `resize` has it.
+    # A pixel on the edge of two boxes belongs to the left one, consistent with the range in `resize`.
     return ((x > -0.5) & (x <= 0.5)).astype(np.float64)
 
 
@@ -49,13 +49,13 @@ _KERNELS: dict[str, tuple[Callable[[Matrix], Matrix], float]] = {
 
 
 def resize(n_in: int, n_out: int, kind: Filter = "bilinear", *, antialias: bool = True) -> Matrix:
-    """Resampling from ``n_in`` to ``n_out`` pixels; every row sums to one.
+    """Return the matrix that resamples ``n_in`` to ``n_out`` pixels; every row sums to one.
 
-    With ``antialias`` the kernel is stretched when shrinking, as Pillow does. The result equals
+    With ``antialias`` the kernel is widened when shrinking, as in Pillow. The result equals
     ``torch.nn.functional.interpolate(..., antialias=True)``; nothing is rounded to 8 bits.
     """
     if n_in < 1 or n_out < 1:
-        raise InputError(f"cannot resize {n_in} pixels to {n_out}: both must be at least 1")
+        raise InputError(f"cannot resize {n_in} pixels to {n_out}; both must be at least 1")
     if kind not in _KERNELS:
         raise InputError(f"unknown resize filter {kind!r}: use one of {', '.join(get_args(Filter))}")
     kernel, support = _KERNELS[kind]
@@ -72,41 +72,41 @@ def resize(n_in: int, n_out: int, kind: Filter = "bilinear", *, antialias: bool 
 
 
 def crop(n_in: int, start: int, length: int) -> Matrix:
-    """Keep ``length`` pixels from ``start`` on."""
+    """Return the matrix that keeps ``length`` pixels from ``start`` on."""
     if start < 0 or length < 1 or start + length > n_in:
-        raise InputError(f"cannot crop {length} pixels from {start} on out of {n_in}")
+        raise InputError(f"cannot crop {length} pixels at offset {start} of {n_in}; stay within the image")
     return np.eye(n_in)[start : start + length]
 
 
 def centre_crop(n_in: int, length: int) -> Matrix:
-    """Keep the ``length`` pixels in the middle."""
+    """Return the matrix that keeps the ``length`` pixels in the middle."""
     return crop(n_in, max(n_in - length, 0) // 2, length)
 
 
 def low_pass(n: int, m: int) -> Matrix:
-    """Down to ``m`` samples and back up to ``n``: a linear low-pass of rank ``m`` (METHOD.md 3b)."""
+    """Return a linear low-pass of rank ``m``: resize ``n`` samples to ``m`` and back (METHOD.md 3b)."""
     if not 2 <= m <= n:
         raise InputError(f"a low-pass must keep between 2 and {n} samples, not {m}")
     return resize(m, n, "bilinear") @ resize(n, m, "bilinear")
 
 
 def operator_norm(factor: Matrix) -> float:
-    """The largest singular value: how much the map can stretch an l2 distance."""
+    """Return the largest singular value: how much the map can stretch an l2 distance."""
     gram = factor @ factor.T if factor.shape[0] <= factor.shape[1] else factor.T @ factor
     return float(np.sqrt(np.linalg.eigvalsh(gram)[-1]))
 
 
 @lru_cache(maxsize=256)
 def resize_norm(n_in: int, n_out: int, kind: Filter = "bilinear") -> float:
-    """The operator norm of ``resize``: at most about 1 when shrinking, about sqrt(n_out / n_in) when enlarging."""
+    """Return the operator norm of ``resize``: at most about 1 when shrinking, else about sqrt(n_out / n_in)."""
     return operator_norm(resize(n_in, n_out, kind))
 
 
 def split(factor: Matrix) -> tuple[Matrix, Matrix]:
-    """``(U S, V^T)`` with ``L = (U S) V^T`` and orthonormal rows of ``V^T``: white noise through V^T stays white.
+    """Return ``(U S, V^T)`` with ``L = (U S) V^T``; V^T has orthonormal rows, so it keeps white noise white.
 
-    Directions whose singular value is below 1e-9 of the largest carry nothing a float32 could hold and are
-    dropped, so a rank-m low-pass has a core of m samples.
+    Singular values below 1e-9 of the largest are lost in float32 anyway and are dropped, so a rank-m low-pass
+    has a core of m samples.
     """
     left, singular, right = np.linalg.svd(factor, full_matrices=False)
     rank = int((singular > 1e-9 * singular[0]).sum())

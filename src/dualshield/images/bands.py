@@ -1,7 +1,7 @@
-"""Maps along one axis whose matrix is a band, as resizing is: applied block by block, around the zeros.
+"""Banded linear maps along one axis, such as resizing, applied block by block to skip the zeros.
 
-Resizing 512 rows to 360 takes six of them for each new one, so the matrix is zero almost everywhere, and a product
-with all of it costs several times as much as one with the blocks on its diagonal.
+Resizing 512 rows to 360 uses about six rows for each new one, so the matrix is almost everywhere zero. A product
+with the whole matrix costs several times as much as one with the blocks on its diagonal.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import torch
 
 from dualshield.images.axes import Matrix
 
-# Rows of a block: fewer leave out more zeros, more make better use of the processor. Along rows a product reads whole
-# lines of the image, along columns short pieces of them, which pays only for larger blocks.
+# Rows per block: smaller blocks skip more zeros, larger ones use the processor better. Along rows a product reads
+# whole lines of the image, along columns only short pieces, so columns need larger blocks.
 ROWS, COLS = -2, -1
 BLOCKS = {ROWS: 8, COLS: 32}
-# A matrix whose blocks have more than this share of its entries is better applied as a whole.
+# If the blocks hold more than this fraction of the entries, the whole matrix is faster.
 DENSE = 0.5
 
 
@@ -31,11 +31,11 @@ class _Block:
     last: int
     left: int
     right: int
-    weights: npt.NDArray[np.float32]  # transposed where they stand behind the image
+    weights: npt.NDArray[np.float32]  # transposed for products from the right
 
 
 class Band:
-    """A matrix of one axis, and its transpose for gradients; for images on the CPU."""
+    """A banded matrix and its transpose (for gradients), applied to images on the CPU."""
 
     def __init__(self, matrix: Matrix) -> None:
         self.shape = matrix.shape
@@ -47,16 +47,16 @@ class Band:
 
     @property
     def is_worthwhile(self) -> bool:
-        """Whether the blocks leave out enough."""
+        """Whether the blocks skip enough zeros to be faster than the whole matrix."""
         inside = sum(block.weights.size for block in self._blocks[COLS, False])
         return bool(inside < DENSE * self.shape[0] * self.shape[1])
 
     def rows(self, image: torch.Tensor) -> torch.Tensor:
-        """``matrix @ image``, differentiable in the image."""
+        """Return ``matrix @ image``, differentiable in the image."""
         return self._along(ROWS, image)
 
     def cols(self, image: torch.Tensor) -> torch.Tensor:
-        """``image @ matrix.T``, differentiable in the image."""
+        """Return ``image @ matrix.T``, differentiable in the image."""
         return self._along(COLS, image)
 
     def _along(self, axis: int, image: torch.Tensor) -> torch.Tensor:
@@ -64,8 +64,8 @@ class Band:
         return found
 
     def product(self, image: torch.Tensor, axis: int, *, transposed: bool) -> torch.Tensor:
-        """The matrix or its transpose applied along an axis."""
-        # Numpy multiplies parts of images where they lie; torch would copy each of them, and the result.
+        """Apply the matrix or its transpose along an axis."""
+        # NumPy multiplies views in place; torch would copy each view, and the result.
         pixels = image.detach().numpy()
         shape = list(pixels.shape)
         shape[axis] = self.shape[1] if transposed else self.shape[0]

@@ -1,9 +1,9 @@
-"""Image files and Pillow images to RGB floats: one strict door for everything that arrives from outside.
+"""Strict decoding of image files and Pillow images to RGB floats; all external images pass through here.
 
-EXIF orientation is applied (unreadable EXIF counts as none; HEIC turns by its own property instead),
-transparency is laid over white, ICC profiles are ignored: samples are taken as sRGB. Of an animation the
-first frame is read, of a HEIC container the primary image. Whatever is wrong with an input leaves here as
-a one-line `ImageError`; only libtiff may, on damaged data, also write to stderr on its own.
+EXIF orientation is applied (unreadable EXIF is ignored; HEIC uses its own rotation property instead),
+transparent images are composited over white, and ICC profiles are ignored: samples are taken as sRGB. Only the
+first frame of an animation and the primary image of a HEIC container are read. Every problem with an input raises
+a one-line `ImageError`; only libtiff may also write to stderr by itself, on damaged data.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import re
 import stat
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from pillow_heif import register_heif_opener
 from dualshield.errors import ImageError, InputError
 
 register_heif_opener()
-# Without any handler Python prints what Pillow logs about a bad TIFF; applications still get the records.
+# Without a handler, Python prints Pillow's log records about bad TIFFs; applications still get the records.
 logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 MAX_PIXELS = 120_000_000
@@ -39,10 +40,10 @@ IMAGE_SUFFIXES = frozenset(
     | {".heic", ".heif", ".hif", ".avif"}
 )
 
-# AVIF before HEIF: both take the neutral "mif1" brand, but only the AVIF plugin looks at the codec on opening.
+# AVIF before HEIF: both accept the neutral "mif1" brand, but only the AVIF plugin checks the codec on opening.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "HEIF")
-# By Pillow's mode, how far RGB floats move at most in l2 when samples scaled to [0,1] move by one. Grey moves three
-# channels at once; behind alpha, r a + 1 - a, and CMYK, (1 - c)(1 - k), this is the Jacobian where it is largest.
+# Per-pixel l2 Lipschitz constant from samples scaled to [0,1] to RGB floats, by Pillow mode. Grey moves three channels
+# at once; for alpha, r a + 1 - a, and CMYK, (1 - c)(1 - k), it is the largest norm of the Jacobian.
 GAINS = {"RGB": 1.0, "RGBX": 1.0, "LA": 6**0.5, "RGBA": 2.0, "CMYK": 2.0}
 GAINS |= dict.fromkeys(("1", "L", "I", "F", "I;16", "I;16L", "I;16B", "I;16N"), 3**0.5)
 _CONVERT = "convert it to JPEG or PNG"
@@ -62,22 +63,30 @@ ORIENTATIONS = {
 class DecodedImage:
     """An upright image; `pixels` is (height, width, 3) RGB, float32 in [0,1], C-contiguous.
 
+    `rows(start, stop)` returns some of its rows. Use it to work on strips of a large image, because `pixels` takes
+    12 bytes for each pixel of the whole image.
+
     `gain` is an l2 Lipschitz constant, for every pixel, of the map to `pixels` from the file's own samples, each
-    scaled to [0,1]. Lossy codecs store none: there they are what the decoder returns. None: there is no constant.
+    scaled to [0,1] (for lossy codecs, from the samples that the decoder returns). None if there is no such constant.
     """
 
-    pixels: npt.NDArray[np.float32]
+    rows: Callable[[int, int], npt.NDArray[np.float32]]
     width: int
     height: int
     name: str
     format: str
     gain: float | None = None
 
+    @cached_property
+    def pixels(self) -> npt.NDArray[np.float32]:
+        """All rows of the image."""
+        return self.rows(0, self.height)
+
 
 def decode(
     source: str | os.PathLike[str] | bytes, *, name: str | None = None, max_pixels: int = MAX_PIXELS
 ) -> DecodedImage:
-    """Decode a file, or the bytes of one (of file ``name``); its size is checked before any pixel is decoded."""
+    """Decode a file, or the bytes of file ``name``; the image size is checked before any pixel is decoded."""
     if max_pixels < 1:
         raise InputError(f"max_pixels is {max_pixels}; give at least 1")
     name = name or ("<bytes>" if isinstance(source, bytes) else os.fsdecode(source))
@@ -91,16 +100,16 @@ def decode(
 
 
 def decode_opened(image: Image.Image, *, name: str, max_pixels: int = MAX_PIXELS) -> DecodedImage:
-    """An image that Pillow has opened, in whatever format, or made, by the rules for files."""
+    """Convert an image that Pillow has opened or created, by the same rules as for files."""
     with _refusing(name), pillow_guard(max_pixels):
         return _decoded(image, name, max_pixels)
 
 
 def list_images(folder: str | os.PathLike[str]) -> list[Path]:
-    """The image files directly in a folder, by suffix, sorted by name, hidden ones left out."""
+    """Return the image files directly in a folder, by suffix, sorted by name, without hidden files."""
     name = os.fsdecode(folder)
     try:
-        # Not Path.iterdir: to it an empty name is the current folder, not a missing one.
+        # Not Path.iterdir, which takes an empty name for the current folder.
         with os.scandir(name) as entries:
             shown = [Path(name, entry) for entry in sorted(e.name for e in entries) if not entry.startswith(".")]
         images = [path for path in shown if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file()]
@@ -116,7 +125,7 @@ def list_images(folder: str | os.PathLike[str]) -> list[Path]:
 
 
 def image_error(name: str, what: str, todo: str) -> ImageError:
-    """One line: which file, what is wrong with it, what to do."""
+    """Return an error of one line: which file, what is wrong, what to do."""
     return ImageError(f"{name if name.isprintable() else ascii(name)}: {what}; {todo}")
 
 
@@ -125,14 +134,14 @@ def _too_many_bytes(name: str, size: int) -> ImageError:
 
 
 def reason(error: Exception) -> str:
-    """The gist of somebody else's exception, on one line."""
+    """Return the message of a third-party exception on one line, shortened."""
     return " ".join(str(getattr(error, "strerror", None) or error).split())[:200]
 
 
 def read_bytes(name: str) -> bytes:
-    """The whole of a regular file; pipes and devices are refused without waiting for them."""
+    """Return the content of a regular file; refuse pipes and devices without blocking."""
     try:
-        _regular_size(name, os.stat(name))  # noqa: PTH116 - to Path an empty name is the current folder
+        _regular_size(name, os.stat(name))  # noqa: PTH116 - Path takes an empty name for the current folder
         # Non-blocking, because a pipe could take the file's place after the check above.
         flag: int = getattr(os, "O_NONBLOCK", 0)
         with open(name, "rb", opener=lambda path, flags: os.open(path, flags | flag)) as file:
@@ -157,7 +166,7 @@ def _regular_size(name: str, status: os.stat_result) -> int:
 
 @contextmanager
 def _refusing(name: str) -> Iterator[None]:
-    """Whatever Pillow raises becomes an ImageError."""
+    """Turn any exception that Pillow raises into an ImageError."""
     try:
         yield
     except ImageError:
@@ -174,23 +183,33 @@ def _refusing(name: str) -> Iterator[None]:
 
 def _decoded(image: Image.Image, name: str, max_pixels: int) -> DecodedImage:
     check_size(image.size, max_pixels, name)
-    # libtiff makes room for a whole tile, however small the image it belongs to.
+    # libtiff allocates a whole tile, however small the image is.
     tags = getattr(image, "tag_v2", {})
     check_size((tags.get(_TILE_WIDTH, 1), tags.get(_TILE_LENGTH, 1)), max_pixels, name)
     faithful = _is_faithful(image)
     image.load()
-    check_size(image.size, max_pixels, name)  # HEIF may only learn its true size while decoding
-    pixels = _to_rgb(image, name)
-    # MPO is what Pillow calls a JPEG with further pictures (previews, depth) behind the first one.
+    check_size(image.size, max_pixels, name)  # the true size of a HEIF may be known only after decoding
+    tags = dict(getattr(image, "tag_v2", {}))
+    upright = _upright(image)
+    if _is_deep(upright):
+        _check_deep(upright, tags, name)
+    # Pillow calls a JPEG with further pictures (previews, depth) MPO.
     kind = "JPEG" if image.format == "MPO" else str(image.format or "PIL")
-    # Where a key says which sample or palette entry is transparent, the smallest change may jump to white.
+    # With a transparent colour key, the smallest change of a sample may jump to white.
     keyed = "transparency" in image.info and image.mode != "CMYK"
     gain = GAINS.get(image.mode) if faithful and not keyed else None
-    return DecodedImage(pixels, pixels.shape[1], pixels.shape[0], name, kind, gain)
+    width, height = upright.size
+
+    def rows(start: int, stop: int) -> npt.NDArray[np.float32]:
+        with _refusing(name):
+            whole = (start, stop) == (0, height)
+            return _to_rgb(upright if whole else upright.crop((0, start, width, stop)), tags)
+
+    return DecodedImage(rows, width, height, name, kind, gain)
 
 
 def check_size(size: tuple[int, int], max_pixels: int, name: str) -> None:
-    """Refuses images of no pixels, and of too many."""
+    """Raise ImageError for an image without pixels or with too many."""
     width, height = size
     if width < 1 or height < 1:
         raise image_error(name, f"has no pixels ({width} x {height})", "replace it with an intact copy")
@@ -199,11 +218,11 @@ def check_size(size: tuple[int, int], max_pixels: int, name: str) -> None:
 
 
 def _is_faithful(image: Image.Image) -> bool:
-    """Whether Pillow will load the samples as they are stored, as far as an image not yet loaded tells."""
+    """Return whether Pillow will load the samples as stored, judged from the header only."""
     tags = getattr(image, "tag_v2", {})
     if tags.get(ExifTags.Base.PhotometricInterpretation) == _YCBCR:
         return False
-    # Colour of 16 bits is cut to 8, colour of 5 is rounded to 8, and from some TIFFs alpha is divided out.
+    # Pillow cuts 16-bit colour to 8 bits, rounds 5-bit colour to 8, and divides alpha out of some TIFFs.
     shallow = max(tags.get(ExifTags.Base.BitsPerSample, (8,))) <= 8
     return _is_deep(image) or (shallow and not re.search(";1[56]|RGBa", str(getattr(image, "tile", [])[:1])))
 
@@ -212,28 +231,31 @@ def _is_deep(image: Image.Image) -> bool:
     return image.mode in ("I", "F") or image.mode.startswith("I;16")
 
 
-def _to_rgb(image: Image.Image, name: str) -> npt.NDArray[np.float32]:
-    try:  # a TIFF has been turned on loading and no longer says so
+def _upright(image: Image.Image) -> Image.Image:
+    try:  # Pillow has already rotated a TIFF on loading and removed its orientation
         turn = ORIENTATIONS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
     except Exception:
         turn = None
-    upright = image if turn is None else image.transpose(turn)
+    return image if turn is None else image.transpose(turn)
+
+
+def _to_rgb(image: Image.Image, tags: dict[int, object]) -> npt.NDArray[np.float32]:
     if _is_deep(image):
-        return samples_to_rgb(deep_grey(upright, dict(getattr(image, "tag_v2", {})), name)[..., None])
+        return samples_to_rgb(deep_grey(image, tags)[..., None])
     if image.mode == "CMYK":  # Pillow's own conversion rounds to 8 bits
-        ink = np.asarray(upright)
+        ink = np.asarray(image)
         rgb: npt.NDArray[np.float32] = np.multiply(255 - ink[..., :3], 255 - ink[..., 3:], dtype=np.float32)
         rgb /= 255 * 255
         return rgb
     if not image.has_transparency_data:
-        return samples_to_rgb(np.asarray(upright.convert("RGB")))
-    if upright.mode == "La":  # Pillow has no direct way from premultiplied grey to RGBA
-        upright = upright.convert("LA")
-    return samples_to_rgb(np.asarray(upright.convert("RGBA")))
+        return samples_to_rgb(np.asarray(image.convert("RGB")))
+    if image.mode == "La":  # Pillow cannot convert premultiplied grey directly to RGBA
+        image = image.convert("LA")
+    return samples_to_rgb(np.asarray(image.convert("RGBA")))
 
 
 def samples_to_rgb(samples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """Grey, RGB or RGBA (height, width, 1, 3 or 4), of whole numbers or in [0,1]: grey repeated, alpha over white."""
+    """Return RGB floats of grey, RGB or RGBA samples (height, width, 1, 3 or 4): grey repeated, alpha over white."""
     white = np.iinfo(samples.dtype).max if samples.dtype.kind == "u" else 1
     rgb = samples[..., :3].astype(np.float32, order="C")
     rgb /= white
@@ -247,18 +269,25 @@ def samples_to_rgb(samples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     return rgb
 
 
-def deep_grey(image: Image.Image, tags: dict[int, object], name: str) -> npt.NDArray[np.float32]:
-    """Grey of more than 8 bits; Pillow's own conversion would clip it to white."""
-    samples = np.asarray(image)
-    white = 1 if image.mode == "F" else 65535
+def _white_of_deep(image: Image.Image, tags: dict[int, object]) -> int:
     if tags.get(ExifTags.Base.BitsPerSample) == (12,):
-        white = 4095
+        return 4095
+    return 1 if image.mode == "F" else 65535
+
+
+def _check_deep(image: Image.Image, tags: dict[int, object], name: str) -> None:
+    samples, white = np.asarray(image), _white_of_deep(image, tags)
     # Written so that NaN fails too.
     if not (samples.min() >= 0 and samples.max() <= white):
         raise image_error(name, f"grey samples outside [0, {white}]", f"rescale it, or {_CONVERT}")
+
+
+def deep_grey(image: Image.Image, tags: dict[int, object]) -> npt.NDArray[np.float32]:
+    """Return grey of more than 8 bits as floats in [0,1]; Pillow's own conversion would clip it to white."""
+    samples = np.asarray(image)
     grey = samples.astype(np.float32)
-    grey /= white
-    # WhiteIsZero, which Pillow itself undoes for up to 8 bits only.
+    grey /= _white_of_deep(image, tags)
+    # WhiteIsZero; Pillow inverts it only for up to 8 bits.
     if tags.get(ExifTags.Base.PhotometricInterpretation) == 0:
         np.subtract(1, grey, out=grey)
     if isinstance(transparent := image.info.get("transparency"), int):
@@ -273,10 +302,10 @@ _guard_saved: list[tuple[int | None, bool, warnings.catch_warnings[None]]] = []
 
 @contextmanager
 def pillow_guard(max_pixels: int) -> Iterator[None]:
-    """Pillow's global switches set to what we need, and put back when the last decoding thread is done.
+    """Set Pillow's global switches for safe decoding, and restore them when the last decoding thread is done.
 
-    Its pixel limit warns at one and raises at two times its value; with ours in place it stays a second
-    barrier beside `check_size`, e.g. for WebP, which makes room for its pixels on opening already.
+    Pillow's pixel limit warns above its value and raises above twice its value. It is a second barrier beside
+    `check_size`, e.g. for WebP, whose pixels are allocated on opening.
     """
     with _guard_lock:
         if not _guard_limits:

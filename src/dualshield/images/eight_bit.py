@@ -1,4 +1,4 @@
-"""The 8-bit grid on which image files hold their pixels."""
+"""Rounding to the 8-bit grid of image files."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ LEVELS = 255
 
 
 def to_8bit(pixels: torch.Tensor) -> torch.Tensor:
-    """The image as it comes back from an 8-bit file without compression, such as a PNG."""
+    """Return the image as read back from a lossless 8-bit file, such as a PNG."""
     return (pixels.detach().clamp(0, 1) * LEVELS).round() / LEVELS

@@ -1,10 +1,10 @@
-"""Image files written again with other pixels: the format's settings and the metadata stay as they were.
+"""Rewriting of image files with new pixels; format settings and metadata are kept.
 
 JPEG segments and PNG chunks are copied byte for byte, because Pillow drops some (captions, extended XMP) and refuses
-others (EXIF over 64 kB). The remaining formats, and changes of format, go through Pillow's options. EXIF, Photoshop and
-JFXX blocks may hold a thumbnail of the picture as it was before; it stays. What would no longer be true is left out:
-colour profiles of CMYK and Lab samples, which become RGB, C2PA signatures, and pictures behind the first of a JPEG.
-HEIC is written upright, because that is how libheif reads it.
+others (EXIF over 64 kB). Other formats, and changes of format, use Pillow's options. EXIF, Photoshop and JFXX blocks
+may hold a thumbnail of the original picture; it is kept. Data that would no longer be true is dropped: colour profiles
+of CMYK and Lab samples (which become RGB), C2PA signatures, and further pictures of a JPEG. HEIC is written upright,
+because libheif reads it that way.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from PIL.TiffImagePlugin import ImageFileDirectory_v2, TiffImageFile
 
 from dualshield.images.decode import ORIENTATIONS
 
-QUALITY = 95  # where the source's own is unknown: high, because what is published is the original
+QUALITY = 95  # if the source's quality is unknown: high, because the result replaces the original
 
 _INVERSE = {
     Image.Transpose.ROTATE_90: Image.Transpose.ROTATE_270,
@@ -36,12 +36,12 @@ _SEGMENTS: dict[str, tuple[bytes, ...]] = {
     "APP13": (b"",),  # Photoshop: captions and rights (IPTC)
     "COM": (b"",),
 }
-# PNG marks unknown chunks that may be copied although the pixels changed; these known ones may be as well.
+# PNG flags unknown chunks as safe to copy after a change of pixels; these known chunks are safe as well.
 _CHUNKS = frozenset({b"iCCP", b"cHRM", b"gAMA", b"sRGB", b"cICP", b"mDCV", b"cLLI", b"tIME"})
-_CHUNKS_OF_ONE_HEADER = frozenset({b"sBIT", b"bKGD"})  # their layout follows depth and colour type
+_CHUNKS_OF_ONE_HEADER = frozenset({b"sBIT", b"bKGD"})  # layout depends on depth and colour type
 _TIFF_LOSSLESS = frozenset({"raw", "packbits", "tiff_lzw", "tiff_deflate", "tiff_adobe_deflate", "lzma", "zstd"})
 _PREDICTOR, _XMP, _IPTC, _PHOTOSHOP, _PHOTOSHOP_LAYERS, _ICC, _INTEROP = 317, 700, 33723, 34377, 37724, 34675, 40965
-# How the samples lie in the file is the writer's business; Photoshop's layers are the picture as it was.
+# The writer sets the layout tags itself; Photoshop's layers show the original picture.
 _TIFF_LAYOUT = frozenset(
     {254, 255, 256, 257, 258, 259, 262, 263, 264, 265, 266, 273, 274, 277, 278, 279, 280, 281, 284, 288, 289, 290, 291}
     | {292, 293, 301, 320, 321, 322, 323, 324, 325, 330, 332, 333, 334, 336, 337, 338, 339, 340, 341, 342, 347}
@@ -51,24 +51,24 @@ _TIFF_LAYOUT = frozenset(
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A file that was opened: its pixels in the order they are stored, and what it says about itself."""
+    """An opened file: its pixels in stored order, and its metadata."""
 
     image: ImageFile.ImageFile
     stored: Image.Image
-    turn: Image.Transpose | None  # makes the stored picture upright
+    turn: Image.Transpose | None  # turns the stored picture upright
     tags: ImageFileDirectory_v2 | None  # of a TIFF
     data: bytes
 
     @classmethod
     def load(cls, image: ImageFile.ImageFile, data: bytes) -> Source:
-        """Reads the pixels; a TIFF's orientation before, because Pillow turns it on loading and forgets it."""
+        """Load the pixels. A TIFF's orientation is read first, because Pillow applies and removes it on loading."""
         if isinstance(image, TiffImageFile):
             tags = _descriptive_tags(image)
             turn = ORIENTATIONS.get(tags.get(ExifTags.Base.Orientation, 1))
             image.load()
             return cls(image, image if turn is None else image.transpose(inverse(turn)), turn, tags, data)
         image.load()
-        try:  # as in decode: unreadable EXIF turns nothing
+        try:  # as in decode: unreadable EXIF is ignored
             turn = ORIENTATIONS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
         except Exception:
             turn = None
@@ -76,12 +76,12 @@ class Source:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """EXIF, XMP, colour profile and resolution under the names of Pillow's save options, where there are any."""
+        """EXIF, XMP, colour profile and resolution, if present, as Pillow's save options."""
         info = self.image.info
         exif = info.get("exif")
         if self.tags is not None:
             exif = _exif(self.tags)
-        elif "Raw profile type exif" in info and not exif:  # as ImageMagick writes it into PNG
+        elif "Raw profile type exif" in info and not exif:  # ImageMagick writes EXIF into PNG this way
             exif = self.image.getexif().tobytes()
         profile = None if self.image.mode in ("CMYK", "LAB") else info.get("icc_profile")
         xmp = info.get("xmp", info.get("XML:com.adobe.xmp")) if self.tags is None else self.tags.get(_XMP)
@@ -94,12 +94,12 @@ class Source:
 
 
 def inverse(turn: Image.Transpose) -> Image.Transpose:
-    """The turn that takes this one back."""
+    """Return the transposition that undoes this one."""
     return _INVERSE.get(turn, turn)
 
 
 def is_lossless(image: ImageFile.ImageFile, data: bytes) -> bool:
-    """Whether the file, kept in its own format, has no quality to choose."""
+    """Return whether the file's own format is lossless, so that there is no quality to choose."""
     if image.format == "WEBP":
         return _is_lossless_webp(data)
     if image.format == "TIFF":
@@ -108,7 +108,7 @@ def is_lossless(image: ImageFile.ImageFile, data: bytes) -> bool:
 
 
 def write(pixels: Image.Image, kind: str, source: Source, quality: int | None) -> bytes:
-    """`pixels`, in stored order, as a file of format `kind` with all that came along with them in `source`."""
+    """Return a file of format `kind` with `pixels` (in stored order) and the metadata of `source`."""
     if kind == "JPEG":
         return _jpeg(pixels, source, quality)
     if kind == "PNG":
@@ -135,14 +135,14 @@ def _saved(pixels: Image.Image, kind: str, options: dict[str, Any]) -> bytes:
 
 
 def _jpeg(pixels: Image.Image, source: Source, quality: int | None) -> bytes:
-    """A chosen quality leaves the source's chroma subsampling; without a source of this kind, 90 and up has none."""
+    """Return a JPEG with the chroma subsampling of a JPEG source; for other sources 4:4:4 from quality 90 on."""
     if not isinstance(source.image, JpegImageFile):
         quality = quality or QUALITY
         options = source.metadata | {"quality": quality, "subsampling": 0 if quality >= 90 else 2}
-        if "exif" in options:  # only JPEG needs the name in front
+        if "exif" in options:  # only JPEG needs this prefix
             options["exif"] = b"Exif\0\0" + options["exif"].removeprefix(b"Exif\0\0")
         return _saved(pixels, "JPEG", options)
-    # What Pillow cannot write (4:4:0, 4:1:1) and CMYK, which has none, lose no chroma.
+    # 4:4:4 for subsamplings that Pillow cannot write (4:4:0, 4:1:1), and for CMYK, which has none.
     options = {"subsampling": max(0, get_sampling(source.image))}
     if quality is not None:
         options["quality"] = quality
@@ -164,7 +164,7 @@ def _with_segments(written: bytes, image: JpegImageFile) -> bytes:
         if content.startswith(_SEGMENTS.get(name, ()))
         and not (image.mode == "CMYK" and content.startswith(b"ICC_PROFILE\0"))
     ]
-    body = 4 + struct.unpack_from(">H", written, 4)[0]  # behind Pillow's own JFIF header
+    body = 4 + struct.unpack_from(">H", written, 4)[0]  # after Pillow's own JFIF header
     head = written[:2] if any(content.startswith(b"JFIF\0") for _, content in kept) else written[:body]
     copied = b"".join(
         struct.pack(">BBH", 0xFF, 0xFE if name == "COM" else 0xE0 + int(name[3:]), 2 + len(content)) + content
@@ -218,7 +218,7 @@ def _is_lossless_webp(data: bytes) -> bool:
 
 
 def _avif_subsampling(data: bytes) -> str:
-    """From the first AV1 configuration that is not monochrome, as that of an alpha channel is."""
+    """Return the chroma subsampling in the first AV1 configuration that is not monochrome (as alpha is)."""
     for found in re.finditer(rb"av1C..(.)", data, re.DOTALL):
         flags = found[1][0]
         if not flags & 16:
@@ -230,7 +230,7 @@ def _descriptive_tags(image: TiffImageFile) -> ImageFileDirectory_v2:
     exif = image.getexif()
     tags = ImageFileDirectory_v2()
     for tag, value in image.tag_v2.items():
-        if tag in TiffTags.TAGS_V2_GROUPS:  # EXIF and GPS are directories of their own
+        if tag in TiffTags.TAGS_V2_GROUPS:  # EXIF and GPS are sub-directories
             inner = dict(exif.get_ifd(tag))
             if _INTEROP in inner:
                 inner[_INTEROP] = exif.get_ifd(_INTEROP)
@@ -244,7 +244,7 @@ def _descriptive_tags(image: TiffImageFile) -> ImageFileDirectory_v2:
 
 
 def _exif(tags: ImageFileDirectory_v2) -> bytes | None:
-    """EXIF for other formats, which have their own places for the profile and XMP, and none for the rest."""
+    """Return the tags as EXIF for other formats, without profile and XMP (stored elsewhere), IPTC and Photoshop."""
     exif = Image.Exif()
     for tag, value in tags.items():
         if tag not in (_XMP, _ICC, _IPTC, _PHOTOSHOP):
@@ -265,19 +265,19 @@ def _tiff(pixels: Image.Image, source: Source, quality: int | None) -> bytes:
     if compression == "jpeg":
         options["quality"] = quality or QUALITY
     elif compression not in ("raw", "packbits") and getattr(source.image, "tag_v2", {}).get(_PREDICTOR) == 2:
-        options["tiffinfo"] = {_PREDICTOR: 2}  # without it these compress photographs badly
+        options["tiffinfo"] = {_PREDICTOR: 2}  # without it these codecs compress photos badly
     written = _saved(pixels, "TIFF", options)
     return _with_tags(written, source.tags) if source.tags else written
 
 
 def _with_tags(written: bytes, tags: ImageFileDirectory_v2) -> bytes:
-    """A new directory behind the pixels, because libtiff would take no directories within it."""
+    """Append a new tag directory after the pixels, because libtiff accepts no sub-directories."""
     written += bytes(len(written) % 2)
     (place,) = struct.unpack_from("<I", written, 4)
     (count,) = struct.unpack_from("<H", written, place)
     own = [written[start : start + 12] for start in range(place + 2, place + 2 + 12 * count, 12)]
     own = [entry for entry in own if int.from_bytes(entry[:2], "little") not in tags]
-    added = tags.tobytes(len(written) + 12 * len(own))  # a count, entries, what they point to
+    added = tags.tobytes(len(written) + 12 * len(own))  # count, entries, data
     end = 2 + 12 * len(tags)
     entries = own + [added[start : start + 12] for start in range(2, end, 12)]
     entries.sort(key=lambda entry: int.from_bytes(entry[:2], "little"))

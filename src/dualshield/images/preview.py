@@ -1,4 +1,4 @@
-"""Original, hardened and their amplified difference, side by side."""
+"""A preview of the original, the changed image and their amplified difference, side by side."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GAP = 4
 
 
 def preview(original: DecodedImage, changed: DecodedImage) -> bytes:
-    """A PNG; images larger than 1024 pixels are scaled down."""
+    """Return a PNG with the three panels; images larger than 1024 pixels are scaled down."""
     difference = 0.5 + AMPLIFICATION * (changed.pixels - original.pixels)
     panels = [_panel(p) for p in (original.pixels, changed.pixels, difference)]
     labels = ("original", "changed", f"difference x{AMPLIFICATION}")
@@ -34,7 +34,7 @@ def preview(original: DecodedImage, changed: DecodedImage) -> bytes:
 
 
 def preview_files(original: str | bytes, changed: str | bytes) -> bytes:
-    """The same of two image files (or their bytes)."""
+    """Return the preview of two image files (or their bytes)."""
     return preview(decode(original), decode(changed))
 
 

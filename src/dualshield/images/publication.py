@@ -1,8 +1,8 @@
-"""A perturbation of the canonical image, carried over to the file that will be published.
+"""Transfer of a perturbation from the canonical image to the file that will be published.
 
-The canonical space is 512 x 512; what people see is the file. It keeps its size, its stored orientation, its format,
-mode and metadata (see `encode`), and only its samples move, by the perturbation resampled to their grid. EXIF may hold
-a thumbnail of the picture as it was; it stays.
+The canonical image is 512 x 512; the published file keeps its own size, stored orientation, format, mode and metadata
+(see `encode`). Only its samples change, by the perturbation resampled to the file's size. A thumbnail of the original
+picture in EXIF is kept.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ Format = Literal["keep", "png", "jpeg"]
 MIN_SIDE = 64
 
 _LUMA = (0.299, 0.587, 0.114)
-# Behind less than this much opacity a sample would have to move too far to change what is seen.
+# Below this opacity, a sample would have to change too much to have a visible effect.
 _LEAST_OPACITY = 0.25
 
 
 def published_suffix(file: str | os.PathLike[str], format: Format) -> str:
-    """What the name of the published ``file`` ends with."""
+    """Return the suffix of the published file's name."""
     return {"png": ".png", "jpeg": ".jpg"}.get(format, Path(file).suffix)
 
 
 @dataclass(frozen=True, eq=False)
 class Publication:
-    """An image file that will be published again with a perturbation, and with everything else as it was."""
+    """An image file to be published with a perturbation and otherwise unchanged."""
 
-    canonical: CanonicalImage  # exactly what load_image gives
-    opacity: torch.Tensor | None  # canonical (512, 512) in [0, 1]; None where nothing is transparent
+    canonical: CanonicalImage  # equal to the result of load_image
+    opacity: torch.Tensor | None  # canonical (512, 512) in [0, 1]; None if fully opaque
     size: tuple[int, int]  # width, height, upright
     format: str
     _data: bytes = field(repr=False)
@@ -63,9 +63,9 @@ class Publication:
 
     @classmethod
     def open(cls, file: ImageLike) -> Publication:
-        """The file is read once, so that another one put in its place later changes nothing.
+        """Read the file. It is read only once, so replacing it later has no effect.
 
-        Pixels that are no file (an array, a PIL image) are published as PNG.
+        Pixels in memory (an array, a PIL image) are published as PNG.
         """
         if isinstance(file, str | os.PathLike):
             name = os.fsdecode(file)
@@ -75,7 +75,7 @@ class Publication:
         decoded = decode(data, name=name)
         size = (decoded.width, decoded.height)
         if min(size) < MIN_SIDE:
-            raise image_error(name, f"{size[0]}x{size[1]} is too small to harden", f"at least {MIN_SIDE} px")
+            raise image_error(name, f"{size[0]}x{size[1]} is too small to harden", f"give at least {MIN_SIDE} px")
         canonical = canonicalise(decoded)
         with _opened(data, name, decoded.format) as image:
             multiple = image.format != "MPO" and bool(getattr(image, "is_animated", False))
@@ -86,18 +86,18 @@ class Publication:
         return cls(canonical, opacity, size, decoded.format, data, multiple, lossless)
 
     def suffix(self, format: Format) -> str:
-        """What the published file's name ends with; bytes without a name are named by their format."""
+        """Return the suffix of the published file's name; bytes without a name get one from their format."""
         own = Path(self.canonical.name).suffix or f".{self.format.lower().replace('jpeg', 'jpg')}"
         return published_suffix(f"file{own}", format)
 
     def check(self, format: Format = "keep", quality: int | None = None) -> str:
-        """The format that `encode` will write; refuses before a long computation what it would refuse after."""
+        """Return the format that `encode` will write; raises its errors early, before a long computation."""
         if format not in get_args(Format):
             raise InputError(f"format is {format!r}; use keep, png or jpeg")
         kind = self.format if format == "keep" else format.upper()
         name = self.canonical.name
         if format == "keep" and kind == "GIF":
-            raise image_error(name, "a GIF cannot be kept", "use the format png, which publishes its first frame")
+            raise image_error(name, "GIF cannot be kept", "use the format png, which publishes its first frame")
         if format == "keep" and self._multiple:
             what = "a file of several frames or pages cannot be kept"
             raise image_error(name, what, "use the format png, which publishes the first")
@@ -112,11 +112,11 @@ class Publication:
         return kind
 
     def encode(self, delta: torch.Tensor, format: Format = "keep", quality: int | None = None) -> bytes:
-        """The bytes of the published file; `delta` is ``(3, 512, 512)`` in units of the pixel range."""
+        """Return the bytes of the published file; `delta` is ``(3, 512, 512)`` in units of the pixel range."""
         kind = self.check(format, quality)
         delta = delta.detach().to("cpu", torch.float32)
         if delta.shape != self.canonical.pixels.shape or not delta.isfinite().all():
-            raise InputError(f"a perturbation of shape {tuple(delta.shape)}; give finite {(3, 512, 512)}")
+            raise InputError(f"perturbation of shape {tuple(delta.shape)}; give finite numbers of shape (3, 512, 512)")
         with _opened(self._data, self.canonical.name, kind) as image:
             source = Source.load(image, self._data)
             samples = _Samples.of(source, self.canonical.name)
@@ -125,7 +125,7 @@ class Publication:
 
 @contextmanager
 def _opened(data: bytes, name: str, kind: str) -> Iterator[ImageFile.ImageFile]:
-    """Bytes that `decode` has accepted; what still fails is metadata that Pillow cannot read or write."""
+    """Open bytes that `decode` has accepted; only metadata that Pillow cannot read or write can still fail."""
     try:
         with pillow_guard(MAX_PIXELS), Image.open(BytesIO(data), formats=FORMATS) as image:
             yield image
@@ -142,14 +142,14 @@ class _Samples:
 
     colour: npt.NDArray[Any]  # (height, width, 1 or 3): uint8, or float32 in [0, 1] for grey of more than 8 bits
     alpha: npt.NDArray[np.uint8] | None
-    deep: str  # Pillow's mode of such grey, else ""
-    key: int | None = None  # its sample that means transparent
+    deep: str  # Pillow's mode of grey of more than 8 bits, else ""
+    key: int | None = None  # the sample value that means transparent
 
     @classmethod
     def of(cls, source: Source, name: str) -> _Samples:
         image = source.stored
         if image.mode in ("I", "F") or image.mode.startswith("I;16"):
-            grey = deep_grey(image, dict(getattr(source.image, "tag_v2", {})), name)[..., None]
+            grey = deep_grey(image, dict(getattr(source.image, "tag_v2", {})))[..., None]
             key = image.info.get("transparency")
             if not isinstance(key, int):
                 return cls(grey, None, image.mode)
@@ -162,7 +162,7 @@ class _Samples:
         return cls(both[..., :-1], both[..., -1], "")
 
     def perturbed(self, delta: torch.Tensor, kind: str) -> Image.Image:
-        """Moved by `delta`, which is seen through the alpha channel, and rounded to what `kind` can hold."""
+        """Return the samples changed by `delta` (as seen through alpha), rounded to the precision of `kind`."""
         height, width, channels = self.colour.shape
         parts = delta if channels == 3 else torch.einsum("c,chw->hw", torch.tensor(_LUMA), delta)[None]
         white, dtype = self._target(kind)
@@ -172,7 +172,7 @@ class _Samples:
             opacity = self.alpha.astype(np.float32) / 255
             seen = np.where(self.alpha > 0, 1 / np.maximum(opacity, _LEAST_OPACITY), 0).astype(np.float32)
         moved = np.empty(self.colour.shape, dtype)
-        for channel in range(channels):  # one at a time: they are large
+        for channel in range(channels):  # one at a time, to save memory
             change = _resampled(parts[channel], width, height)
             change *= white
             if seen is not None:
@@ -182,7 +182,7 @@ class _Samples:
                 np.rint(change, out=change)
             moved[..., channel] = np.clip(change, 0, white, out=change)
         if self.key is not None and self.alpha is not None and dtype == np.uint16:
-            # No sample may become transparent, or cease to be.
+            # No sample may become transparent or opaque.
             moved[moved == self.key] = self.key - 1 if self.key else 1
             moved[self.alpha == 0] = self.key
         elif self.alpha is not None and kind not in ("JPEG", "BMP"):
@@ -198,14 +198,14 @@ class _Samples:
 
 
 def _resampled(channel: torch.Tensor, width: int, height: int) -> npt.NDArray[np.float32]:
-    """Antialiasing only acts where the picture is smaller than the canonical one."""
+    """Resample one channel of the perturbation to the file's size; antialiasing acts only when shrinking."""
     mode = "bicubic" if min(width, height) >= CANONICAL_SIZE else "bilinear"
     found = F.interpolate(channel[None, None], size=(height, width), mode=mode, antialias=True)
-    return np.array(found[0, 0].numpy())  # a copy, because no change of size is no copy
+    return np.array(found[0, 0].numpy())  # a copy: without a change of size, interpolate returns a view
 
 
 def _stored_order(delta: torch.Tensor, source: Source) -> torch.Tensor:
-    """Turned while it is small and square; resampling does not care which way is up."""
+    """Turn the perturbation to the file's stored orientation, while it is still small and square."""
     if source.turn is None:
         return delta
     back = inverse(source.turn)
@@ -214,7 +214,7 @@ def _stored_order(delta: torch.Tensor, source: Source) -> torch.Tensor:
 
 
 def _canonical_opacity(source: Source, name: str) -> torch.Tensor | None:
-    """An alpha channel that is opaque everywhere counts as none: such files can become JPEG."""
+    """Return the canonical opacity, or None if the image is fully opaque (such a file can become a JPEG)."""
     alpha = _Samples.of(source, name).alpha
     if alpha is None or alpha.min() == 255:
         return None

@@ -1,4 +1,4 @@
-"""Images made by formula: blank ones, and noise with the spectrum of a photo."""
+"""Generated images: blank ones, and noise with the spectrum of a photo."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dualshield.images.canonical import CANONICAL_SIZE, CanonicalImage
 
 
 def blank_images() -> list[CanonicalImage]:
-    """Images with (next to) nothing in them."""
+    """Return images with little or no content: flat, a ramp, faint noise."""
     size = CANONICAL_SIZE
     ramp = torch.linspace(0.3, 0.7, size).expand(3, size, size)
     faint = 0.5 + 0.01 * torch.randn(3, size, size, generator=torch.Generator().manual_seed(0))
@@ -21,7 +21,7 @@ def blank_images() -> list[CanonicalImage]:
 
 @cache
 def natural_image(seed: int) -> CanonicalImage:
-    """Coloured 1/f noise: the spectrum of a photo without its content."""
+    """Return coloured 1/f noise: the spectrum of a photo without its content."""
     size = CANONICAL_SIZE
     rng = np.random.default_rng(seed)
     frequency = np.hypot(np.fft.fftfreq(size)[:, None], np.fft.rfftfreq(size)[None, :])

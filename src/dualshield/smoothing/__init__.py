@@ -1,1 +1,1 @@
-"""Smoothing: certificate statistics, noise, engines, the smoothed matcher and its calibration."""
+"""Smoothing: certificate statistics, noise, the smoothed matcher, profiles and deployments."""

@@ -1,10 +1,10 @@
-"""The paper's noise, Gaussian on all 786,432 canonical pixels and clipped to [0, 1], as a hash sees it.
+"""The paper's noise: Gaussian on all 786,432 canonical pixels, then clipped to [0, 1].
 
-Clipping happens in front of everything linear, so this noise cannot be drawn on the core of a front end. Drawn pixel by
-pixel, a vote costs ten milliseconds whatever the hash. Where a hash is linear up to its last step (PDQ), each of its
-numbers sums up 786,432 independent bounded terms, whose mean and covariance are known: `GaussianLimit` draws from the
-normal law of the same moments. That is the central limit theorem, not an identity. It serves to repeat the paper's
-experiments on many images (docs/evaluation.md has the error as measured) and never a certificate.
+Clipping comes before the linear front end, so this noise cannot be drawn on the core. Drawn pixel by pixel, it costs
+ten milliseconds per vote for any hash. Where a hash is linear up to its last step (PDQ), each of its numbers is a sum
+of 786,432 independent bounded terms with known mean and covariance. `GaussianLimit` draws from the normal law with the
+same moments. This is an approximation by the central limit theorem, not an identity. It is used to repeat the paper's
+experiments on many images (docs/evaluation.md reports the measured error), never for a certificate.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ from dualshield.images.axes import split
 from dualshield.images.frontend import Expansion, FrontEnd
 from dualshield.smoothing.noise import GaussianSource
 
-# Every 8-bit value is a node, so moments of images as saved are exact.
+# Every 8-bit value is a node of the tables, so the moments of 8-bit images are exact.
 NODES = 255 * 64 + 1
-# Images whose laws are kept.
+# Number of images whose normal laws are cached.
 KEPT = 4
 
 
 def clipped_copies(pixels: torch.Tensor, sigma: float, count: int, source: GaussianSource) -> torch.Tensor:
-    """``count`` copies of canonical pixels under clipped noise, differentiable in the pixels."""
+    """Return ``count`` copies of canonical pixels under clipped noise, differentiable in the pixels."""
     noisy: torch.Tensor = _Clipped.apply(pixels, sigma, count, source)  # type: ignore[no-untyped-call]
     return noisy
 
 
 def gaussian_limit(hash_: PerceptualHash) -> GaussianLimit:
-    """Of the hash's front end, made once."""
+    """Return the limit law of the hash's front end (cached)."""
     if not hash_.is_linear:
-        raise InputError(f"hash {hash_.name} is not linear: clipped noise has to be drawn pixel by pixel")
+        raise InputError(f"hash {hash_.name} is not linear; use the noise 'clipped'")
     return _limit(hash_.front_end)
 
 
 @dataclass(frozen=True)
 class NormalLaw:
-    """Of a core: its mean, and the Cholesky factor of its covariance."""
+    """A normal distribution of cores: mean, and Cholesky factor of the covariance."""
 
     mean: torch.Tensor
     factor: torch.Tensor
 
     def draw(self, count: int, source: GaussianSource) -> torch.Tensor:
-        """``count`` independent cores; gradients go through the mean, which is all that moves much."""
+        """Draw ``count`` independent cores. Gradients flow through the mean only; the covariance changes little."""
         noise = source.normal((count, len(self.factor))) @ self.factor.T
         return self.mean + noise.view(count, *self.mean.shape).to(self.mean.device)
 
 
 class GaussianLimit:
-    """The core of a grey front end under clipped noise, as a normal law with the true mean and covariance.
+    """The core of a grey front end under clipped noise, approximated by a normal law with the true mean and covariance.
 
     A number of the core is ``sum_cyx w_c R_iy C_jx clip(x_cyx + sigma z)``. With ``m`` and ``v`` the mean and variance
     of a clipped normal, its mean is ``R M C^T`` for ``M = sum_c w_c m(x_c)``, and the covariance of (i, j) and (k, l)
@@ -70,15 +70,15 @@ class GaussianLimit:
         rows, cols, colour = front_end.core_factors
         self._weights = torch.tensor(colour[0], dtype=torch.float32)
         self._rows, self._cols = _Pairs.of(rows), _Pairs.of(cols)
-        self._kept: list[tuple[torch.Tensor, int, float, NormalLaw]] = []  # the one met last is the last
+        self._kept: list[tuple[torch.Tensor, int, float, NormalLaw]] = []  # most recently used last
 
     def features(self, pixels: torch.Tensor, sigma: float, count: int, source: GaussianSource) -> torch.Tensor:
-        """``count`` draws of what the hash sees, differentiable."""
+        """Draw ``count`` feature tensors, the input of the hash's network, differentiable in the pixels."""
         features: torch.Tensor = self._expansion.to(pixels.device)(self.law(pixels, sigma).draw(count, source))
         return features
 
     def law(self, pixels: torch.Tensor, sigma: float) -> NormalLaw:
-        """Around one image; those met last are kept, because one reference meets many queries."""
+        """Return the normal law around one image. Recent laws are cached: one reference meets many queries."""
         version = 0 if pixels.is_inference() else pixels._version
         for place, (image, unchanged, noise, law) in enumerate(self._kept):
             if image is pixels and (unchanged, noise) == (version, sigma):
@@ -99,7 +99,7 @@ class GaussianLimit:
         variances = _look_up(_moments(sigma)[1], nodes)
         spread = (self._weights.square() @ variances.flatten(1)).view(nodes.shape[1:])
         pairs = self._rows.expand @ (self._rows.basis @ spread @ self._cols.basis.T) @ self._cols.expand.T
-        # From pairs of rows by pairs of columns to coefficients by coefficients.
+        # Reorder from (row pair, column pair) to (coefficient, coefficient).
         covariance = pairs[self._rows.where[:, None, :, None], self._cols.where[None, :, None, :]]
         size = math.prod(covariance.shape[:2])
         factor: torch.Tensor = torch.linalg.cholesky(covariance.reshape(size, size))
@@ -107,7 +107,7 @@ class GaussianLimit:
 
 
 class _Clipped(torch.autograd.Function):
-    """Draws of the noise itself; a pixel moves those that were not clipped."""
+    """Clipped noisy copies; the gradient is zero where a pixel was clipped."""
 
     @staticmethod
     def forward(ctx: Any, pixels: torch.Tensor, sigma: float, count: int, source: GaussianSource) -> torch.Tensor:
@@ -118,12 +118,12 @@ class _Clipped(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
         (noisy,) = ctx.saved_tensors
-        # Clipping is what torch calls hardtanh; its gradient takes one pass.
+        # torch calls clipping hardtanh; its fused gradient takes one pass.
         return torch.ops.aten.hardtanh_backward(gradient, noisy, 0.0, 1.0).sum(0), None, None, None
 
 
 class _ClippedMean(torch.autograd.Function):
-    """The mean of clipped noise around each pixel."""
+    """The mean of each pixel under clipped noise."""
 
     @staticmethod
     def forward(ctx: Any, pixels: torch.Tensor, nodes: torch.Tensor, sigma: float) -> torch.Tensor:
@@ -139,18 +139,18 @@ class _ClippedMean(torch.autograd.Function):
 
 def _nodes(pixels: torch.Tensor) -> torch.Tensor:
     half = torch.tensor(0.5, device=pixels.device)
-    return torch.add(half, pixels.detach(), alpha=NODES - 1).clamp_(0, NODES - 1).int()  # rounded in one go
+    return torch.add(half, pixels.detach(), alpha=NODES - 1).clamp_(0, NODES - 1).int()  # rounds
 
 
 def _look_up(table: torch.Tensor, nodes: torch.Tensor) -> torch.Tensor:
-    """``table[nodes]``, four times as fast."""
+    """Return ``table[nodes]``; this form is four times as fast as indexing."""
     return table.to(nodes.device).index_select(0, nodes.flatten()).view(nodes.shape)
 
 
 @lru_cache(maxsize=8)
 @torch.inference_mode(False)
 def _moments(sigma: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Mean, variance and the slope of the mean of ``clip(x + sigma z)``, for x at the nodes."""
+    """Tables over the nodes x: mean, variance and slope of the mean of ``clip(x + sigma z)``."""
     x = np.linspace(0, 1, NODES)
     low, high = -x / sigma, (1 - x) / sigma
     inside, above = ndtr(high) - ndtr(low), ndtr(-high)
@@ -163,9 +163,9 @@ def _moments(sigma: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Products ``expand @ basis`` of any two rows, each pair once; ``where`` has the place of i and k.
+    """Products of all pairs of rows, factored as ``expand @ basis``; ``where[i, k]`` is the index of a pair.
 
-    Products of cosines are cosines again, so those of the 136 pairs of PDQ's 16 rows need only 33 of them.
+    A product of cosines is a sum of cosines, so 33 basis rows suffice for the 136 pairs of PDQ's 16 rows.
     """
 
     expand: torch.Tensor

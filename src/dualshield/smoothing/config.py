@@ -18,7 +18,7 @@ DEFAULT_N = 5000
 DEFAULT_ALPHA = 1e-3
 DEFAULT_BANK = 101
 MIN_SIGMA, MAX_SIGMA = 1e-6, 1000
-# Below this the inverse functions behind a bound are not accurate any more.
+# Below this the inverse functions behind the bounds lose accuracy.
 MIN_ALPHA = 1e-30
 
 
@@ -26,9 +26,8 @@ MIN_ALPHA = 1e-30
 class MatcherConfig:
     """Everything that defines the smoothed matcher, apart from the hash.
 
-    ``sigma`` may be "auto": each reference then gets, at enrollment and from draws of its own, the sigma of
-    ``sigma_grid`` with the largest expected radius. That is how a faint image is kept from drowning in the noise that
-    a textured one bears.
+    ``sigma`` may be "auto": enrollment then chooses for each reference, from separate draws, the sigma of
+    ``sigma_grid`` with the largest expected radius. Images with little texture get a smaller sigma than textured ones.
     """
 
     sigma: float | Auto
@@ -52,7 +51,7 @@ class MatcherConfig:
                     f"sigma {sigma} is not in [{MIN_SIGMA:g}, {MAX_SIGMA}]; it is in units of the pixel range [0, 1]"
                 )
         if self.sigma == "auto" and not self.sigma_grid:
-            raise InputError("sigma auto needs a calibrated profile with a grid of sigmas; run dualshield calibrate")
+            raise InputError("sigma auto needs a calibrated profile with a sigma grid; run dualshield calibrate")
         if not (_is_number(self.alpha) and MIN_ALPHA <= self.alpha < 1):
             raise InputError(f"alpha {self.alpha} is not in [{MIN_ALPHA:g}, 1)")
         if self.threshold is not None and not (_is_number(self.threshold) and 0 <= self.threshold < 0.5):
@@ -71,22 +70,27 @@ class MatcherConfig:
 
     @property
     def sigmas(self) -> tuple[float, ...]:
-        """All that a reference may get at enrollment."""
+        """All sigmas that enrollment may choose from."""
         return self.sigma_grid if self.sigma == "auto" else (self.sigma,)
 
     @property
     def noise_kind(self) -> NoiseKind:
-        """The noise itself, by its name."""
+        """The noise kind that ``noise`` names."""
         return noise_kind(self.noise)
 
     @property
     def certifies(self) -> bool:
-        """Whether votes under this noise prove anything: those of a limit law are estimates."""
+        """Whether votes under this noise certify; votes under a limit law are only estimates."""
         return self.noise_kind.certifies
 
     @property
+    def most_votes(self) -> int:
+        """The largest number of votes for one decision."""
+        return self.n if self.target_radius is not None else self.n0 + self.n
+
+    @property
     def radius_ceiling(self) -> float:
-        """The largest radius that ``n`` draws can certify: all votes agree, under the widest noise it may choose."""
+        """The largest radius that ``n`` draws can certify: all votes agree, at the largest sigma."""
         return radius_ceiling(max(self.sigmas), self.n, self.alpha)
 
 
@@ -102,4 +106,4 @@ PAPER = MatcherConfig(sigma=0.1, reference_mode="paired", noise="clipped", thres
 """The paper's parameters (Detailed Experimental Protocol, hardening and smoothing)."""
 
 PAPER_LIMIT = replace(PAPER, noise="clipped-limit")
-"""The same with the noise of linear hashes from its normal law: for experiments on many images, never a certificate."""
+"""PAPER with normal-law noise for linear hashes: for experiments on many images, never a certificate."""

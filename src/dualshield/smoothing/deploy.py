@@ -1,4 +1,4 @@
-"""From names to what is deployed: the one place that answers "which configuration?"."""
+"""Make a deployment from hash names: find the profile and the configuration of each hash."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from dualshield.smoothing.result import MatchResult
 from dualshield.smoothing.statistics import Decision
 
 HashLike = str | os.PathLike[str] | PerceptualHash
-"""A name, ``a+b``, the path of a hash card, or a hash itself."""
+"""A hash name, several names as ``a+b``, the path of a hash card, or a PerceptualHash."""
 ProfileLike = Profile | str | os.PathLike[str]
-"""A profile, or the path of one."""
+"""A profile, or the path of a profile file."""
 Parameters = Literal["profile", "paper", "paper-limit"]
 
-# Without a calibration: small enough that no sensible hash collapses.
+# Used without a profile; small enough that no sensible hash collapses.
 UNCALIBRATED_SIGMA = 0.1
 CODE_PREFIX = "code:"
 
@@ -49,7 +49,7 @@ class Keep:
 
 
 KEEP = Keep()
-"""Of a parameter for which None means something: leave it as the profile has it."""
+"""Default of parameters where None is a value of its own: keep the profile's value."""
 
 
 def deploy(
@@ -75,13 +75,13 @@ def deploy(
     device: str = "cpu",
     batch_size: int | None = None,
 ) -> Deployment:
-    """Resolve one hash, or several that decide together, to what is deployed.
+    """Make a deployment of one hash, or of several that decide together.
 
-    Parameters come from the hash's calibrated profile (given, beside its card, or by its name in the user's folder or
-    the package), from the paper, or from ``config``; what is given beside that takes their place. ``sigma="auto"`` lets
-    each reference have the largest noise of the profile's grid that costs no collisions. ``for_codes`` takes what the
-    profile has for bare codes of the plain hash, where there are no reference images. ``rule`` is that of the hash
-    unless it is given.
+    Parameters come from the hash's calibrated profile (``profile``, or found beside the hash card, in the user's
+    profile folder or in the package), from the paper, or from ``config``. Explicit arguments override them.
+    ``sigma="auto"`` extends each reference's choice to the largest sigma of the profile's grid that costs no
+    collisions. ``for_codes`` uses the profile's parameters for bare codes of the plain hash, where there are no
+    reference images. ``rule`` defaults to the hash's own rule.
     """
     require("profile", profile, Profile, *PATH, or_none=True)
     require("for_codes", for_codes, bool)
@@ -117,7 +117,7 @@ def deploy(
     )
     specs = _specs(hash)
     if profile is not None and len(specs) > 1:
-        raise InputError("several hashes at once have each their own profile: it cannot be given")
+        raise InputError("profile cannot be given for several hashes; each uses its own profile")
     members = tuple(_member(spec, rule, wanted) for spec in specs)
     recipe = None
     if all(isinstance(spec, str) for spec in specs):
@@ -128,7 +128,7 @@ def deploy(
     try:
         policy = Decision(on_abstain.replace("-", "_"))
     except ValueError as error:
-        raise InputError(f"on abstain {on_abstain!r}: use one of match, no-match, abstain") from error
+        raise InputError(f"unknown on_abstain {on_abstain!r}: use one of match, no-match, abstain") from error
     return Deployment(members, engine, device, batch_size, policy, recipe)
 
 
@@ -140,10 +140,10 @@ def match(
     seed: int | None = None,
     **parameters: Any,
 ) -> MatchResult:
-    """Decide whether two images match, and certify the decision; parameters are those of `deploy`.
+    """Decide whether two images match, and certify the decision; takes the parameters of `deploy`.
 
-    The reference is an image, a kept reference (or the path of one, ending in .dsref), or ``code:HEX``. For more than
-    one pair keep a deployment: its engine is made once.
+    The reference is an image, a saved reference (or its path, ending in .dsref), or ``code:HEX``. For more than one
+    pair make a deployment and reuse it: its engine starts only once.
 
     >>> import dualshield as ds
     >>> ds.match("a.jpg", "b.jpg", hash="pdq").decision  # doctest: +SKIP
@@ -157,17 +157,17 @@ def match(
 
 
 def as_deployment(hash: HashLike | Sequence[HashLike] | Deployment, parameters: dict[str, Any]) -> Deployment:
-    """One that is there, or made with these parameters of `deploy`."""
+    """Return ``hash`` if it is a deployment, or call `deploy` with these parameters."""
     if not isinstance(hash, Deployment):
         return deploy(hash, **parameters)
     given = [name for name in parameters if name != "for_codes"]
     if given:
-        raise InputError(f"a deployment has its parameters already: {', '.join(given)} cannot be given")
+        raise InputError(f"a deployment has its parameters already; {', '.join(given)} cannot be given")
     return hash
 
 
 def as_reference(deployment: Deployment, source: ImageLike | Reference) -> Reference:
-    """Enrolled now, or loaded where it is kept."""
+    """Return a reference: the given one, loaded from its file, or enrolled from an image or a bare code."""
     if isinstance(source, Reference):
         return source
     if isinstance(source, str) and is_bare_code(source):
@@ -178,17 +178,17 @@ def as_reference(deployment: Deployment, source: ImageLike | Reference) -> Refer
 
 
 def is_bare_code(source: object) -> bool:
-    """Whether it is ``code:HEX``."""
+    """Whether ``source`` is a bare code, ``code:HEX``."""
     return isinstance(source, str) and source.startswith(CODE_PREFIX)
 
 
 def is_kept(source: object) -> bool:
-    """Whether it is the path of a kept reference."""
+    """Whether ``source`` is the path of a saved reference."""
     return isinstance(source, str | os.PathLike) and os.fsdecode(source).lower().endswith(SUFFIX)
 
 
 def as_hash(hash: HashLike) -> PerceptualHash:
-    """A hash by its name or card, or as it is."""
+    """Return a hash from its name or card path; a PerceptualHash is returned unchanged."""
     if isinstance(hash, PerceptualHash):
         return hash
     if isinstance(hash, str | os.PathLike):
@@ -196,12 +196,12 @@ def as_hash(hash: HashLike) -> PerceptualHash:
     raise InputError(f"a hash is a name, the path of a card or a PerceptualHash, not {type(hash).__name__}")
 
 
-# -- which configuration ---------------------------------------------------------------------------
+# -- finding the configuration ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What was asked for, of every member."""
+    """The caller's parameters, the same for every member."""
 
     profile: Profile | None
     parameters: str
@@ -229,7 +229,7 @@ def _member(spec: str | PerceptualHash, rule: str | None, wanted: _Wanted) -> Me
     hash_ = as_hash(spec)
     hash_ = hash_ if rule is None else hash_.with_rule(rule)
     if wanted.config is not None and not isinstance(wanted.config, MatcherConfig):
-        raise InputError(f"a configuration is a MatcherConfig, not {type(wanted.config).__name__}")
+        raise InputError(f"config is of type {type(wanted.config).__name__}; give a MatcherConfig")
     profile = _profile(spec, hash_, wanted)
     config = wanted.config or _starting_point(hash_, profile, wanted)
     changes = dict(wanted.changes)
@@ -238,47 +238,47 @@ def _member(spec: str | PerceptualHash, rule: str | None, wanted: _Wanted) -> Me
     if not isinstance(wanted.lowpass, Keep):
         changes["lowpass"] = wanted.lowpass
     if wanted.parameters != "profile" and PAPER.threshold is not None:
-        hash_ = hash_.with_threshold(PAPER.threshold)  # the paper has one threshold, of the plain hash too
+        hash_ = hash_.with_threshold(PAPER.threshold)  # the paper uses one threshold for votes and the plain hash
     return Member(hash_, replace(config, **changes), profile, _warning(hash_, profile, wanted))
 
 
 def _profile(spec: str | PerceptualHash, hash_: PerceptualHash, wanted: _Wanted) -> Profile | None:
-    """The one given, or found by name; none where the parameters come from elsewhere."""
+    """Return the given profile, or find it by name; None where the parameters do not come from a profile."""
     if wanted.profile is not None or wanted.parameters != "profile" or wanted.config or hash_.rule == "native":
         return wanted.profile
     if isinstance(spec, str):
         return find_profile(spec)
-    found = None if is_card(hash_.name) else find_profile(hash_.name)  # a name is not a path
+    found = None if is_card(hash_.name) else find_profile(hash_.name)  # here a name must not be read as a path
     return found if found is not None and found.hash_version == hash_.version else None
 
 
 def _warning(hash_: PerceptualHash, profile: Profile | None, wanted: _Wanted) -> str:
-    """Where sigma is a cautious guess."""
+    """Return a warning if sigma is the uncalibrated default, else an empty text."""
     if wanted.config or wanted.parameters != "profile" or profile is not None or wanted.sigma is not None:
         return ""
     what = f"the native rule of {hash_.name}" if hash_.rule == "native" else f"hash {hash_.name}"
-    return f"{what} is not calibrated: sigma {UNCALIBRATED_SIGMA:g}; run dualshield calibrate"
+    return f"{what} is not calibrated, using sigma {UNCALIBRATED_SIGMA:g}; run dualshield calibrate"
 
 
 def _starting_point(hash_: PerceptualHash, profile: Profile | None, wanted: _Wanted) -> MatcherConfig:
-    """The paper's parameters, or the profile's; what was given explicitly comes on top."""
+    """Return the paper's or the profile's configuration, before explicit arguments override it."""
     if wanted.parameters != "profile":
         if wanted.sigma == "auto":
-            raise InputError(f"the paper's parameters have one sigma, {PAPER.sigma}: auto needs those of a profile")
+            raise InputError(f"the paper's parameters have one sigma, {PAPER.sigma}; sigma auto needs a profile")
         paper = PAPER_LIMIT if wanted.parameters == "paper-limit" and hash_.is_linear else PAPER
         return replace(paper, reference_mode="code") if wanted.for_codes else paper
     if hash_.rule == "native" or profile is None:
-        # What a profile was calibrated for is a threshold on bits, and the collisions there.
+        # Profiles are calibrated for a Hamming threshold, so they say nothing about a native rule.
         return MatcherConfig(sigma=UNCALIBRATED_SIGMA)
     lowpass = profile.lowpass if isinstance(wanted.lowpass, Keep) else wanted.lowpass
     if wanted.sigma in (None, "auto"):
-        check_lowpass(lowpass)  # before it is said not to be calibrated
+        check_lowpass(lowpass)  # an invalid value gets this error, not "not calibrated"
     if wanted.for_codes:
         if wanted.sigma == "auto":
             raise InputError("sigma auto needs a reference image; with a bare code give sigma as a number")
         config = profile.external_config()
         if wanted.sigma is None and not isinstance(wanted.lowpass, Keep) and lowpass != config.lowpass:
-            raise InputError("a bare code behind another low-pass than the profile's needs sigma as a number")
+            raise InputError("this low-pass is not the profile's for bare codes; give sigma as a number")
         return config
     if wanted.sigma in (None, "auto"):
         profile = profile.at_lowpass(lowpass)

@@ -1,6 +1,6 @@
-"""What is deployed: one hash or several, with all parameters, as one object that lasts.
+"""A deployment: one hash or several with all parameters. It enrolls references and matches queries.
 
-A deployment enrolls references and decides about queries. One with several hashes decides by all of them (`joint`).
+Several hashes decide together (`joint_decision`).
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ MAX_MEMBERS = 8
 
 @dataclass(frozen=True)
 class Recipe:
-    """A call that makes a deployment, and how its configuration was changed since."""
+    """How to make a deployment again: the call of `deploy` and the later configuration changes."""
 
     deploy: Callable[[], Deployment]
     changes: tuple[dict[str, Any], ...] = ()
 
     def make(self) -> Deployment:
-        """The same deployment once more."""
+        """Make the deployment again."""
         made = self.deploy()
         for change in self.changes:
             made = made.with_config(**change)
@@ -55,7 +55,7 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class Deployment:
-    """A matcher that lasts; `deploy` makes one from names.
+    """A matcher for many references and queries; `deploy` makes one from hash names.
 
     >>> import dualshield as ds
     >>> deployment = ds.deploy("pdq", n=500)
@@ -68,9 +68,9 @@ class Deployment:
     engine: str = "auto"
     device: str = "cpu"
     batch_size: int | None = None
-    on_abstain: Decision = Decision.ABSTAIN  # what to say of a query whose votes prove nothing
-    recipe: Recipe | None = None  # how to make it again in another process, where it came from names
-    # Engines in use, shared with deployments that were derived from this one.
+    on_abstain: Decision = Decision.ABSTAIN  # the answer for a query whose votes prove nothing
+    recipe: Recipe | None = None  # to make it again in another process; None if not made from names
+    # Running engines, shared with deployments derived from this one.
     _engines: EnginePool = field(default_factory=EnginePool, repr=False)
 
     def __post_init__(self) -> None:
@@ -78,53 +78,53 @@ class Deployment:
         check_engine(self.engine, self.batch_size)
         names = [member.hash.name for member in self.members]
         if not 1 <= len(set(names)) == len(names) <= MAX_MEMBERS:
-            raise InputError(
-                f"several hashes at once: give at most {MAX_MEMBERS} different ones, got {'+'.join(names) or 'none'}"
-            )
+            raise InputError(f"a deployment takes 1 to {MAX_MEMBERS} different hashes, got {'+'.join(names) or 'none'}")
         for what, values in (
             ("alphas", {member.config.alpha for member in self.members}),
             ("target radii", {member.config.target_radius for member in self.members}),
         ):
             if len(values) > 1:
-                raise InputError(f"several hashes at once: their {what} differ ({', '.join(map(str, values))})")
+                raise InputError(
+                    f"the {what} differ between hashes ({', '.join(map(str, values))}); give them one value"
+                )
 
-    # -- what it is --------------------------------------------------------------------------------
+    # -- description -------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
-        """Its hashes, as ``a+b``."""
+        """The names of the hashes, joined as ``a+b``."""
         return "+".join(member.hash.name for member in self.members)
 
     @cached_property
     def hashes(self) -> tuple[PerceptualHash, ...]:
-        """The unprotected hashes, on its device, with their own thresholds."""
+        """The unprotected hashes with their own thresholds, on the deployment's device."""
         return tuple(member.hash.to(self.device) for member in self.members)
 
     @property
     def alpha(self) -> float:
-        """Of the joint certificate."""
+        """The error probability of the joint certificate."""
         return self.members[0].config.alpha
 
     @property
     def target_radius(self) -> float | None:
-        """Asked for, or None where a fixed number of draws is."""
+        """The target radius, or None for a fixed number of draws."""
         return self.members[0].config.target_radius
 
     @property
     def is_differentiable(self) -> bool:
-        """Whether it can be hardened for, and attacked by gradients."""
+        """Whether every member has gradients, which hardening and gradient attacks need."""
         return all(member.is_differentiable for member in self.members)
 
     @property
     def false_matches(self) -> float | None:
-        """The fraction of unrelated pairs that match, as calibrated; None where a member was not measured like this."""
+        """The sum of the members' calibrated false-match rates; None if a member's configuration was not measured."""
         rates = [member.false_matches for member in self.members]
         known = [rate for rate in rates if rate is not None]
         return sum(known) if len(known) == len(rates) else None
 
     @cached_property
     def digest(self) -> str:
-        """A sha256 over all parameters, with the engine that was asked for; each result names the one that ran."""
+        """The sha256 of all parameters, including the requested engine; each result names the engine that ran."""
         return digest_of(self.describe())
 
     def describe(self) -> dict[str, Any]:
@@ -155,25 +155,25 @@ class Deployment:
         return f"<Deployment {'; '.join(parts)}; {self.digest[:12]}>"
 
     def with_config(self, **changes: Any) -> Deployment:
-        """The same with other parameters of every member, such as ``n`` or ``target_radius``."""
+        """Return a copy with changed parameters for every member, such as ``n`` or ``target_radius``."""
         unknown = changes.keys() - {field_.name for field_ in fields(MatcherConfig)}
         if unknown:
-            raise InputError(f"a configuration has no {', '.join(sorted(unknown))}")
+            raise InputError(f"MatcherConfig has no {', '.join(sorted(unknown))}; check the spelling")
         members = tuple(replace(member, config=replace(member.config, **changes)) for member in self.members)
         recipe = None if self.recipe is None else replace(self.recipe, changes=(*self.recipe.changes, changes))
         return replace(self, members=members, recipe=recipe)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For other processes: made again from its names, because networks and engines do not travel."""
+        """Pickle the recipe where there is one: networks and engines cannot be pickled."""
         if self.recipe is not None:
             return _again, (self.recipe, self.engine, self.device, self.batch_size, self.on_abstain, self.digest)
         return Deployment, (self.members, self.engine, self.device, self.batch_size, self.on_abstain)
 
-    # -- what it does ------------------------------------------------------------------------------
+    # -- enrolling and matching --------------------------------------------------------------------
 
     @property
     def matchers(self) -> tuple[SmoothedMatcher, ...]:
-        """One per member, with their engines running in this process."""
+        """One matcher per member, with engines that run in this process."""
         process = self._engines.process()
         if process not in self._started:
             self._started[process] = self._start()
@@ -201,7 +201,7 @@ class Deployment:
         hash_ = member.hash.to(self.device).with_lowpass(member.config.lowpass)
         kind = member.config.noise_kind
         reads = kind.engine_reads(hash_.front_end)
-        # The network is part of the key, and so stays alive: another one cannot get its id.
+        # The key holds the network itself, which keeps it alive: no other network can reuse its id.
         which = (digest_of(hash_.identity), hash_.network, reads, kind.in_pixel_range)
         key = (*which, self.engine, self.device, self.batch_size)
 
@@ -215,30 +215,44 @@ class Deployment:
         return self._engines.get(key, self.engine, start)
 
     def enroll(self, image: ImageLike, name: str | None = None) -> Reference:
-        """Prepare a reference: a function of the image's pixels and this deployment, and of nothing else."""
-        matchers = self.matchers  # first of all: in a forked process this makes torch usable
+        """Enroll an image as reference; the result depends on its pixels and this deployment only."""
+        matchers = self.matchers  # must come first: in a forked process this makes torch usable
         found = as_image(image, name)
         return Reference(found.name, tuple(matcher.enroll(found.pixels) for matcher in matchers))
 
     def enroll_code(self, code: torch.Tensor | str, name: str = "code") -> Reference:
-        """A bare code of the plain hash, as bits or in hex, from a list that has no images."""
+        """Enroll a bare code of the plain hash (bits or hex), from a list without images."""
         if len(self.members) > 1:
             raise InputError("a bare code belongs to one hash; a deployment of several needs a reference image")
         (matcher,) = self.matchers
         bits = from_hex(code, matcher.hash.bits) if isinstance(code, str) else code
         return Reference(name, (matcher.enroll_code(bits),))
 
-    def match(self, reference: Reference, query: ImageLike, *, noise: GaussianSource | None = None) -> MatchResult:
-        """Decide about a query, on fresh secret noise unless an experiment brings its own."""
+    def match(
+        self,
+        reference: Reference,
+        query: ImageLike,
+        *,
+        noise: GaussianSource | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> MatchResult:
+        """Match a query against a reference, on fresh secret noise unless an experiment gives ``noise``.
+
+        ``progress`` is called with the number of votes so far and the largest possible number.
+        """
         started = time.perf_counter()
         self.check(reference)
         image = as_image(query)
         if not isinstance(noise, GaussianSource | None):
             raise InputError(f"noise is a GaussianSource, not {type(noise).__name__}")
         noise = noise or GaussianSource.secret()
+        matchers = self.matchers
+        if progress is not None:
+            voted = _counter(progress, sum(matcher.config.most_votes for matcher in matchers))
+            matchers = tuple(matcher.reporting(voted) for matcher in matchers)
         results = tuple(
             matcher.match(kept, image.pixels, noise.fork(f"member {matcher.hash.name}"))
-            for matcher, kept in zip(self.matchers, reference.members, strict=True)
+            for matcher, kept in zip(matchers, reference.members, strict=True)
         )
         decision, radius, detected = joint(results)
         norm = image.upload_norm
@@ -263,7 +277,7 @@ class Deployment:
         )
 
     def for_known_queries(self, reference: Reference, noise: GaussianSource | None = None) -> Reference:
-        """The same reference for a set of queries that are known already (`SmoothedMatcher.for_known_queries`)."""
+        """Prepare a reference for a fixed set of queries (`SmoothedMatcher.for_known_queries`)."""
         self.check(reference)
         noise = noise or GaussianSource.secret()
         members = tuple(
@@ -273,30 +287,41 @@ class Deployment:
         return replace(reference, members=members)
 
     def check(self, reference: Reference) -> None:
-        """Refuse a reference that was enrolled for another hash or configuration, and say what differs."""
+        """Raise an error if the reference was enrolled for another hash or configuration; it says what differs."""
         if not isinstance(reference, Reference):
             raise InputError(f"a reference comes from enroll or Reference.load, not from {type(reference).__name__}")
         theirs = "+".join(str(member.terms["hash"]["name"]) for member in reference.members)
         if theirs != self.name:
             raise UnusableReferenceError(
-                f"reference {reference.name} was enrolled for hash {theirs}, not for {self.name}: enroll it again"
+                f"reference {reference.name} was enrolled for hash {theirs}, not for {self.name}; enroll it again"
             )
         for matcher, kept in zip(self.matchers, reference.members, strict=True):
             difference = kept.difference(matcher.terms, matcher.code_like)
             if difference:
                 raise UnusableReferenceError(
-                    f"reference {reference.name} was enrolled for {theirs} with another configuration ({difference}): "
-                    "enroll it again, or deploy the configuration it has"
+                    f"reference {reference.name} was enrolled for {theirs} with another configuration ({difference}); "
+                    "enroll it again, or deploy its configuration"
                 )
+
+
+def _counter(progress: Callable[[int, int], None], most: int) -> Callable[[int], None]:
+    done = 0
+
+    def voted(count: int) -> None:
+        nonlocal done
+        done += count
+        progress(done, most)
+
+    return voted
 
 
 def _again(
     recipe: Recipe, engine: str, device: str, batch_size: int | None, policy: Decision, digest: str
 ) -> Deployment:
-    """In another process; refused where the names there mean something else."""
+    """Unpickle a deployment from its recipe; an error if the names mean something else in this process."""
     made = replace(recipe.make(), engine=engine, device=device, batch_size=batch_size, on_abstain=policy)
     if made.digest != digest:
         raise InputError(
-            f"{made.name} is another deployment in this process: make it there, or leave its members alone"
+            f"{made.name} is another deployment in this process; make it here, or do not change its members"
         )
     return made

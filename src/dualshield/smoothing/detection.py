@@ -1,13 +1,13 @@
-"""How far a matcher with finitely many votes keeps giving its answer.
+"""The radius within which a matcher with finitely many votes still gives the same answer.
 
-A certificate speaks about the majority of infinitely many votes. Inside its radius that majority may be as thin as one
-likes, and a thin majority is not proven by the next run's votes: the matcher then abstains. This module answers the
-question of the one who runs it: how large must the match probability p be, so that this very procedure says match with
-probability 0.999 on fresh noise? With p* that value, the Lipschitz bound of `statistics` gives the radius
+A certificate is about the majority of infinitely many votes. Inside its radius that majority can be arbitrarily thin,
+and votes on fresh noise may fail to prove a thin majority: the matcher then abstains. This module computes how large
+the match probability p must be so that the same procedure answers match with probability 0.999 on fresh noise. Let p*
+be that value. The Lipschitz bound of `statistics` then gives the radius
 
     R_detected = sigma (Phi^-1(p_lower) - Phi^-1(p*)).
 
-Both procedures answer the more often the larger p is, so one p* covers all larger p. No torch here.
+The answer probability of both procedures rises with p, so p* covers all larger p. This module does not use torch.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from dualshield.smoothing.sequential import LARGEST_LEVEL, looks, proves
 from dualshield.smoothing.statistics import SAFETY, clopper_pearson_lower
 
 MISSED = 1e-3
-"""How often a query inside the detected radius may get another answer."""
+"""The probability that a query inside the detected radius gets another answer is at most this."""
 
-# Beyond so many votes the walk is not followed: whatever it would still decide is counted as no answer.
+# The walk is followed for at most this many votes; later decisions count as no answer.
 HORIZON = 8192
 PRECISION = 1e-6
 
@@ -34,7 +34,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def detected_radius(p_lower: float, least: float | None, sigma: float) -> float:
-    """Where the vote probability is certainly at least ``least``; 0 where no probability is enough."""
+    """The radius within which the vote probability is at least ``least``; 0 if ``least`` is None or not reached."""
     if least is None or p_lower <= least:
         return 0.0
     return float(sigma * (ndtri(p_lower) - ndtri(least))) * (1 - SAFETY)
@@ -44,15 +44,15 @@ def detected_radius(p_lower: float, least: float | None, sigma: float) -> float:
 def least_for_fixed(n0: int, n: int, alpha: float, missed: float, *, matched: bool, or_abstain: bool) -> float | None:
     """The least p >= 1/2 of the decided class at which Algorithm 2 gives its answer with probability 1 - ``missed``.
 
-    ``matched``: whether that class is a match; a tie of the selecting votes is none. ``or_abstain``: abstentions count
-    as this answer too, because the deployment turns them into it.
+    ``matched``: whether the decided class is a match; a tie of the selecting votes selects a non-match.
+    ``or_abstain``: abstentions count as the same answer, because the deployment reports them as this answer.
     """
     certifies = bisect_left(range(n + 1), True, key=lambda k: clopper_pearson_lower(k, n, alpha) > 0.5)
-    # How many selecting votes each class needs: more than half for a match, at least half for a non-match.
+    # Selecting votes that each class needs: more than half for a match, at least half for a non-match.
     needs = {True: n0 // 2 + 1, False: (n0 + 1) // 2}
 
     def answers(p: float) -> float:
-        if or_abstain:  # all but the certified opposite
+        if or_abstain:  # every outcome except the certified opposite
             return 1 - _at_least(needs[not matched], n0, 1 - p) * _at_least(certifies, n, 1 - p)
         return _at_least(needs[matched], n0, p) * _at_least(certifies, n, p)
 
@@ -61,7 +61,7 @@ def least_for_fixed(n0: int, n: int, alpha: float, missed: float, *, matched: bo
 
 @lru_cache(maxsize=256)
 def least_for_sequential(limit: int, alpha: float, missed: float, *, or_abstain: bool) -> float | None:
-    """The same for `sequential.TargetRadiusTest`, whatever its target: the answer is the majority proven first."""
+    """Like `least_for_fixed`, for `sequential.TargetRadiusTest` with any target: the majority proven first answers."""
     level = min(alpha / 2, LARGEST_LEVEL)
     steps = _boundaries(min(limit, HORIZON), level)
 
@@ -69,21 +69,21 @@ def least_for_sequential(limit: int, alpha: float, missed: float, *, or_abstain:
         right, wrong, open_ = _walk(steps, p)
         if not or_abstain:
             return right
-        # An open walk beyond the horizon might still go wrong; at p >= 1/2 that is rarer than the level.
+        # An open walk may still prove the wrong majority; at p >= 1/2 the total probability is at most the level.
         return 1 - min(wrong + (open_ if limit > HORIZON else 0.0), level)
 
     return _least(answers, missed)
 
 
 def _at_least(k: int, n: int, p: float) -> float:
-    """P[a binomial of n and p is at least k]."""
+    """P[X >= k] for X binomial with n trials of probability p."""
     if k <= 0:
         return 1.0
     return 0.0 if k > n else float(betainc(k, n - k + 1, p))
 
 
 def _least(answers: Callable[[float], float], missed: float) -> float | None:
-    """The least p from 1/2 on with an answer probability of 1 - ``missed``, rounded up."""
+    """The least p >= 1/2 with an answer probability of at least 1 - ``missed``, rounded up; None if there is none."""
     low, high = 0.5, 1 - PRECISION
     enough = 1 - missed
     if answers(low) >= enough:
@@ -98,11 +98,11 @@ def _least(answers: Callable[[float], float], missed: float) -> float | None:
 
 @lru_cache(maxsize=16)
 def _boundaries(limit: int, level: float) -> tuple[tuple[int, int], ...]:
-    """At each look: after how many votes, and how many of them prove a majority."""
+    """For each look: the number of votes so far, and how many of them prove a majority."""
     found = []
     least = 0
     for draws in looks(limit):
-        least = max(least, draws // 2)  # one boundary is never below that of the look before
+        least = max(least, draws // 2)  # boundaries never fall from look to look
         while least <= draws and not proves(least, draws, 0.5, level):
             least += 1
         found.append((draws, least))
@@ -110,8 +110,8 @@ def _boundaries(limit: int, level: float) -> tuple[tuple[int, int], ...]:
 
 
 def _walk(steps: tuple[tuple[int, int], ...], p: float) -> tuple[float, float, float]:
-    """The probabilities that the one majority, or the other, is proven first, and that neither is."""
-    alive: Floats = np.array([1.0])  # of first, first + 1, ... votes
+    """The probabilities that the right majority is proven first, that the wrong one is, and that neither is."""
+    alive: Floats = np.array([1.0])  # probabilities of first, first + 1, ... successes without a decision
     first, before = 0, 0
     right = wrong = 0.0
     for draws, needed in steps:

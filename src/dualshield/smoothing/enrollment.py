@@ -1,10 +1,10 @@
-"""Enrollment: the noisy codes of a reference, and the sigma it gets.
+"""Enrollment: draw the noisy codes of a reference and choose its sigma.
 
-Both are a function of the reference's pixels, the hash and its configuration, and of nothing else: the noise comes from
-a stream whose key is their digest. Enrolling the same file twice gives the same reference, on every machine whose
-engine computes the same bits. These codes need not be secret (METHOD.md 2); only the noise on queries must be. Nothing
-here sees a query, so the deployed matcher stays one fixed function of the query and its certificates stay valid. None
-of the draws made here certifies anything.
+Both depend only on the reference's pixels, the hash and its configuration: the noise comes from a stream whose key is
+their digest. Enrolling the same file twice gives the same reference, on every machine whose engine computes the same
+bits. These codes need not be secret (METHOD.md 2); only the noise on queries must be. Enrollment never sees a query, so
+the deployed matcher stays one fixed function of the query and its certificates stay valid. Enrollment draws are never
+used for a certificate.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.sampler import Sampler
 from dualshield.smoothing.statistics import certified_radius, clopper_pearson_lower, radius_ceiling
 
-# Draws of a light hash cost nothing, and more of them tell its best sigma and consensus more surely.
+# Draws of a hash with a small network cost almost nothing, and more draws give a better sigma and consensus.
 LIGHT_DRAWS = 1001
-# Fewer say nothing about a sigma, however small a bank is wanted.
+# Fewer draws are too few to judge a sigma, even for a smaller bank.
 LEAST_DRAWS = 15
-# Noise is made for so many draws at a time, whatever the engine's batch is: other pieces would be other noise.
+# Noise is made for this many draws at a time, independent of the engine's batch: another block size changes the noise.
 LIGHT_BLOCK, NETWORK_BLOCK = 256, NETWORK_BATCH
-# A new number, and enrollment draws other noise: every kept reference would have to be made again.
-STREAM = "dualshield enrolment 1"  # as it has always been spelt: it decides every draw
+# Part of the noise key. A change, even of the spelling, makes every saved reference obsolete.
+STREAM = "dualshield enrolment 1"
 
 
 def enrollment_terms(hash_: PerceptualHash, config: MatcherConfig) -> dict[str, Any]:
-    """All that a reference depends on beside its pixels; ``hash_`` has its rule and vote threshold, but no low-pass.
+    """Everything that a reference depends on except its pixels; ``hash_`` has its rule and vote threshold, no low-pass.
 
-    How many draws certify a query, at which alpha, and for which target radius, is not among them.
+    The certifying parameters ``n0``, ``n``, ``alpha`` and ``target_radius`` are not part of it.
     """
     return {
         "hash": hash_.identity,
@@ -53,24 +53,24 @@ def enrollment_terms(hash_: PerceptualHash, config: MatcherConfig) -> dict[str, 
 
 
 def enrollment_draws(hash_: PerceptualHash, config: MatcherConfig) -> int:
-    """How many noisy codes a reference is made of."""
+    """The number of noisy codes drawn for a reference."""
     return consensus_draws(hash_, config.bank_size) if config.reference_mode == "code" else config.bank_size
 
 
 def enrollment_source(terms: dict[str, Any], pixels: torch.Tensor) -> GaussianSource:
-    """The noise of one reference."""
+    """The noise stream for enrolling one image, keyed by its pixels and ``terms``."""
     data = np.ascontiguousarray(pixels.detach().cpu().numpy(), dtype="<f4").tobytes()
     text = f"{STREAM}\n{canonical_json(terms)}\n{hashlib.sha256(data).hexdigest()}"
     return GaussianSource(hashlib.sha256(text.encode()).digest())
 
 
 def consensus_draws(hash_: PerceptualHash, bank_size: int) -> int:
-    """How many noisy codes a consensus is made of; odd, so that there are no ties."""
+    """The number of noisy codes behind a consensus; odd, so that there are no ties."""
     return max(bank_size, LIGHT_DRAWS if hash_.has_small_network else 1) | 1
 
 
 def draw_bank(sampler: Sampler, pixels: torch.Tensor, sigma: float, size: int, source: GaussianSource) -> torch.Tensor:
-    """``size`` noisy codes of the reference."""
+    """Draw ``size`` noisy codes of the reference."""
     block = LIGHT_BLOCK if sampler.hash.has_small_network else NETWORK_BLOCK
     return torch.cat(list(sampler.codes(pixels, sigma, size, source, block=block)))
 
@@ -83,10 +83,10 @@ def expected_radius(
     n: int = DEFAULT_N,
     alpha: float = DEFAULT_ALPHA,
 ) -> float:
-    """The fixed-N radius to expect for the reference itself as query, estimated from its bank.
+    """Estimate, from its bank, the fixed-N radius of the reference with itself as query.
 
-    Counting matches among a hundred codes cannot tell p = 0.99 from 0.9999; distances are sums of many bits, so a
-    normal tail fitted to them can. Only the choice of sigma depends on this, never a certificate.
+    Counting matches among a hundred codes cannot distinguish p = 0.99 from 0.9999. Distances are sums of many bits, so
+    a normal tail fitted to them can. The estimate only serves to choose sigma, never a certificate.
     """
     half = len(bank) // 2
     against = majority(bank) if mode == "code" else bank[:half]
@@ -105,9 +105,9 @@ def choose_sigma(
     mode: ReferenceMode,
     source: GaussianSource,
 ) -> tuple[float, torch.Tensor]:
-    """The sigma with the largest expected radius, and the bank drawn at it.
+    """Return the sigma with the largest expected radius, and the bank drawn at that sigma.
 
-    Images with texture take the largest sigma at once; faint ones, which drown in that noise, get a smaller one.
+    Sigmas are tried from the largest down; images with little texture end up with a smaller one.
     """
     best: tuple[float, float, torch.Tensor] | None = None
     for sigma in sorted(sigmas, reverse=True):
@@ -115,7 +115,7 @@ def choose_sigma(
             break
         bank = draw_bank(sampler, pixels, sigma, max(size, LEAST_DRAWS), source)
         radius = expected_radius(bank, sampler.hash, mode, sigma) if len(sigmas) > 1 else 0.0
-        # With nothing certifiable anywhere, the smallest noise is the least harm.
+        # If no sigma gives a radius, the smallest sigma does the least harm.
         if best is None or radius > best[0] or radius == 0.0 == best[0]:
             best = (radius, sigma, bank)
     assert best is not None

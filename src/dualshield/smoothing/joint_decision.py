@@ -1,12 +1,12 @@
-"""Several hashes that decide together: a pair matches if any member says so, and an attacker must evade all of them.
+"""The joint decision of several hashes: a pair matches if any member matches, so an attacker must evade all of them.
 
-Each member certifies with alpha divided by their number, so that all their certificates hold together with probability
-1 - alpha (union bound), whichever of them is then quoted:
+Each member certifies with alpha divided by the number of members. By the union bound all certificates hold together
+with probability at least 1 - alpha, whichever of them is then reported:
 
-* a match holds as long as any member's match does: the largest radius of those that match;
-* a non-match needs every member's non-match: the smallest radius of all.
+* a match holds as long as any member's match holds: its radius is the largest among the matching members;
+* a non-match needs the non-match of every member: its radius is the smallest of all members.
 
-The price is false matches, which add up: at most the sum of the members' rates.
+False matches add up: the joint rate is at most the sum of the members' rates.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dualshield.smoothing.statistics import Decision
 
 
 def joint(results: Sequence[MemberResult]) -> tuple[Decision, float, float]:
-    """The decision of all members, the certified radius and the detected one."""
+    """Return the joint decision, the certified radius and the detected radius."""
     decision = joint_decision(result.decision for result in results)
     if decision is Decision.MATCH:
         matching = [result for result in results if result.decision is Decision.MATCH]
@@ -29,7 +29,7 @@ def joint(results: Sequence[MemberResult]) -> tuple[Decision, float, float]:
 
 
 def joint_decision(decisions: Iterable[Decision]) -> Decision:
-    """A match is one whoever says so, and no further member is asked; a non-match needs all of them."""
+    """Return MATCH at the first member's match (the rest is not evaluated), NO_MATCH if all agree, else ABSTAIN."""
     others = set()
     for decision in decisions:
         if decision is Decision.MATCH:

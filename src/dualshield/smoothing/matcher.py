@@ -1,16 +1,17 @@
 """The smoothed matcher of one hash: votes over noisy comparisons, and the certificate they prove.
 
-What the certificate says: with probability at least 1 - alpha over the defender's noise, the majority of votes on every
+The certificate states: with probability at least 1 - alpha over the defender's noise, the majority of votes on every
 query within l2 distance ``radius`` (canonical pixels) of this one is the same, whatever the attacker knows or does, as
-long as the query noise is fresh. It holds for the function the named engine computes, in real arithmetic, for this
-pair (not simultaneously for many). Under ``clipped-limit`` noise, which only experiments use, votes follow the central
-limit theorem: they decide, and certify nothing.
+long as the query noise is fresh. It holds for the function that the named engine computes, in real arithmetic, for this
+pair (not simultaneously for many). Under ``clipped-limit`` noise, which only experiments use, votes follow an
+approximation by the central limit theorem: they decide, and certify nothing.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -32,16 +33,16 @@ from dualshield.smoothing.sampler import Sampler
 from dualshield.smoothing.sequential import TargetRadiusTest, largest_reachable, looks
 from dualshield.smoothing.statistics import Certificate, Decision, fixed_certificate
 
-# Draws at once where they may end at any time; large batches of cheap draws would overshoot.
+# Batch size of a sequential test, which may stop at any look; larger batches would waste draws.
 SEQUENTIAL_BATCH = 32
 
 
 class SmoothedMatcher:
-    """Decides about queries by one hash under one configuration. All noise comes as an argument.
+    """Matches queries by one hash under one configuration. All noise comes as an argument.
 
-    ``hash_`` has its rule and vote threshold; ``engine`` computes it behind the configured low-pass. A member of a
-    deployment (`deployment.Deployment`), which is what people use. ``missed`` is its share of the answers that may be
-    missed inside a detected radius, ``abstain_as`` what its deployment makes of abstentions.
+    Users work with a `deployment.Deployment`, which has one matcher per hash. ``hash_`` has its rule and vote
+    threshold; ``engine`` computes it behind the configured low-pass. ``missed`` is this matcher's share of the
+    probability of another answer inside the detected radius. ``abstain_as`` is how the deployment reports abstentions.
     """
 
     def __init__(
@@ -60,19 +61,26 @@ class SmoothedMatcher:
         self.engine = engine
         self.sampler = Sampler(self.hash, engine, config.noise_kind, device)
         self.missed, self.abstain_as = missed, abstain_as
+        self._voted: Callable[[int], None] = lambda count: None
         self._check_target()
+
+    def reporting(self, voted: Callable[[int], None]) -> SmoothedMatcher:
+        """Return a copy that calls ``voted`` with the number of votes in each batch."""
+        matcher = copy(self)
+        matcher._voted = voted
+        return matcher
 
     # -- references --------------------------------------------------------------------------------
 
     @cached_property
     def terms(self) -> dict[str, Any]:
-        """What a reference must have been enrolled under to be matched here."""
+        """The enrollment terms that a reference must have to be matched here."""
         return enrollment_terms(self.plain_hash, self.config)
 
     def enroll(self, pixels: torch.Tensor) -> MemberReference:
-        """Prepare a reference image; its sigma and codes are fixed here, before any query is seen."""
+        """Enroll a reference image; its sigma and codes are fixed here, before any query is seen."""
         config = self.config
-        pixels = pixels.detach().cpu().float().clone()  # what the caller does with the image later changes nothing
+        pixels = pixels.detach().cpu().float().clone()  # independent of later changes by the caller
         source = enrollment_source(self.terms, pixels)
         plain = self.plain_hash.code(pixels)
         if config.reference_mode == "paired" and len(config.sigmas) == 1:
@@ -86,29 +94,29 @@ class SmoothedMatcher:
 
     @cached_property
     def code_like(self) -> torch.Tensor:
-        """A code of the shape and type that this hash compares."""
+        """An example code with the shape and type that this hash compares."""
         if self.hash.rule == "hamming":
             return torch.zeros(self.hash.bits, dtype=torch.bool)
         return self.plain_hash.code(torch.full((3, CANONICAL_SIZE, CANONICAL_SIZE), 0.5))
 
     def enroll_code(self, code: torch.Tensor) -> MemberReference:
-        """A bare code from an external hash list: no image is needed."""
+        """Enroll a bare code from an external hash list; no image is needed."""
         if self.hash.rule == "native":
-            raise InputError(f"the native rule of {self.hash.name} does not compare bits: it needs a reference image")
+            raise InputError(f"the native rule of {self.hash.name} does not compare bits; it needs a reference image")
         if self.config.reference_mode != "code":
             raise InputError(f"reference mode {self.config.reference_mode} needs a reference image, not a bare code")
         if self.config.sigma == "auto":
             raise InputError("sigma auto needs a reference image; with a bare code give sigma as a number")
         if code.shape != (self.hash.bits,) or code.dtype != torch.bool:
-            raise InputError(f"code of {code.numel()} values, hash {self.hash.name} has {self.hash.bits} bits")
+            raise InputError(f"the code has {code.numel()} values, but hash {self.hash.name} has {self.hash.bits} bits")
         return MemberReference(self.terms, float(self.config.sigma), code, code, is_bare=True)
 
     def for_known_queries(self, reference: MemberReference, noise: GaussianSource) -> MemberReference:
-        """The same reference for a set of queries that are known already: under paired noise all meet the same codes.
+        """Prepare a reference for a fixed set of queries: under paired noise all queries share its noisy codes.
 
-        Each of these is hashed once instead of once for every query. Each certificate is as valid as with codes of its
-        own, as long as no query was chosen in the light of what earlier ones met; so it must not be kept for queries
-        still to come.
+        Each shared code is hashed once instead of once per query. Each certificate is as valid as with separate codes,
+        as long as no query was chosen in view of the results of earlier ones. So the prepared reference must not be
+        kept for later queries.
         """
         if reference.pixels is None:
             return reference
@@ -119,7 +127,7 @@ class SmoothedMatcher:
     # -- queries -----------------------------------------------------------------------------------
 
     def match(self, reference: MemberReference, pixels: torch.Tensor, noise: GaussianSource) -> MemberResult:
-        """Decide and certify one query, on noise that was never used before."""
+        """Decide and certify one query; ``noise`` must be fresh."""
         started = time.perf_counter()
         found = self.certify(reference, pixels, noise)
         plain = self.plain_hash.code(pixels)
@@ -150,7 +158,7 @@ class SmoothedMatcher:
         )
 
     def certify(self, reference: MemberReference, pixels: torch.Tensor, noise: GaussianSource) -> Certificate:
-        """What the votes prove; nothing but the decision where their noise certifies nothing."""
+        """Return the certificate that the votes prove; its radius is 0 if this kind of noise does not certify."""
         certify = self._fixed if self.config.target_radius is None else self._sequential
         found = certify(reference, pixels, noise)
         return found if self.config.certifies else replace(found, p_lower=0.0, radius=0.0)
@@ -163,17 +171,31 @@ class SmoothedMatcher:
         noise: GaussianSource,
         batch: int | None = None,
     ) -> Generator[torch.Tensor, None, None]:
-        """Batches of i.i.d. votes (bool), one per query draw."""
+        """Yield batches of i.i.d. votes (bool), one per query draw."""
         queries = self.sampler.codes(pixels, reference.sigma, draws, noise.fork("query"), batch=batch)
         for codes, references in reference.pair(queries, draws, self.sampler, noise, batch=batch):
+            self._voted(len(codes))
             yield self.hash.matches(codes, references)
 
     def count(self, reference: MemberReference, pixels: torch.Tensor, draws: int, noise: GaussianSource) -> int:
-        """How many of ``draws`` fresh votes are for a match."""
+        """Return how many of ``draws`` fresh votes are for a match."""
         return sum(int(votes.sum()) for votes in self.votes(reference, pixels, draws, noise))
 
+    def distances(
+        self,
+        reference: MemberReference,
+        pixels: torch.Tensor,
+        draws: int,
+        query_noise: GaussianSource,
+        reference_noise: GaussianSource,
+    ) -> torch.Tensor:
+        """Return the distances between query code and reference code in ``draws`` votes."""
+        queries = self.sampler.codes(pixels, reference.sigma, draws, query_noise)
+        pairs = reference.pair(queries, draws, self.sampler, reference_noise)
+        return torch.cat([self.hash.distances(codes, other) for codes, other in pairs])
+
     def _fixed(self, reference: MemberReference, pixels: torch.Tensor, noise: GaussianSource) -> Certificate:
-        """Algorithm 2: N0 draws select the class, N independent ones certify it."""
+        """Algorithm 2: N0 draws select the class, N independent draws certify it."""
         config = self.config
         selecting, certifying = reference.split(config.n0)
         selection = self.count(selecting, pixels, config.n0, noise.fork("select"))
@@ -185,7 +207,7 @@ class SmoothedMatcher:
         )
 
     def _sequential(self, reference: MemberReference, pixels: torch.Tensor, noise: GaussianSource) -> Certificate:
-        """Draw until the target radius is proven, or out of reach and the decision proven."""
+        """Draw until the target radius is proven, or until it is out of reach and the decision is proven."""
         config = self.config
         assert config.target_radius is not None
         test = TargetRadiusTest(config.target_radius, reference.sigma, config.alpha, config.n)
@@ -203,7 +225,7 @@ class SmoothedMatcher:
         raise AssertionError("the test always ends at its limit")
 
     def _detected(self, found: Certificate, sigma: float) -> float:
-        """Within which l2 the same answer is still given."""
+        """Return the radius within which this matcher still gives the same answer (`detection`)."""
         if found.radius <= 0:
             return 0.0
         config, or_abstain = self.config, self.abstain_as is found.decision
@@ -224,6 +246,6 @@ class SmoothedMatcher:
         if not TargetRadiusTest(config.target_radius, sigma, config.alpha, config.n).reachable:
             raise InputError(
                 f"target radius {config.target_radius:g} cannot be proven with sigma {sigma:g}, alpha {config.alpha:g} "
-                f"and at most {config.n} draws; the largest is {largest_reachable(sigma, config.alpha, config.n):.4g}: "
+                f"and at most {config.n} draws (largest: {largest_reachable(sigma, config.alpha, config.n):.4g}); "
                 "raise n or sigma"
             )

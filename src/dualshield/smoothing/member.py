@@ -13,16 +13,16 @@ from dualshield.smoothing.profile import Profile
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """One hash as deployed: with its own rule and threshold, its configuration, and the profile that came from."""
+    """One hash with its rule and threshold, its configuration, and the profile of that configuration."""
 
     hash: PerceptualHash
     config: MatcherConfig
     profile: Profile | None = None
-    warning: str = ""  # told when its votes are first asked for
+    warning: str = ""  # logged when the engine starts
 
     def __post_init__(self) -> None:
         if not isinstance(self.hash, PerceptualHash) or not isinstance(self.config, MatcherConfig):
-            raise InputError(f"a member is a PerceptualHash with a MatcherConfig, not {self.hash!r}, {self.config!r}")
+            raise InputError(f"a Member takes a PerceptualHash and a MatcherConfig, not {self.hash!r}, {self.config!r}")
         profile = self.profile
         if profile is not None and (profile.hash, profile.hash_version) != (self.hash.name, self.hash.version):
             raise InputError(
@@ -32,16 +32,16 @@ class Member:
 
     @property
     def is_differentiable(self) -> bool:
-        """Whether it has gradients that lead to its decisions; those of a native rule do not."""
+        """Whether gradients of the hash bits are available and its rule compares bits; a native rule does not."""
         return self.hash.rule == "hamming" and self.hash.is_differentiable
 
     @property
     def false_matches(self) -> float | None:
-        """The fraction of unrelated pairs that match, where just this configuration was calibrated."""
+        """The calibrated fraction of unrelated pairs that match; None if this configuration was not measured."""
         return None if self.profile is None else self.profile.false_matches_of(self.config)
 
     @cached_property
     def voting(self) -> PerceptualHash:
-        """The hash with the threshold of a vote, which calibration may have lowered below its own."""
+        """The hash with the vote threshold, which calibration may have set below the hash's own."""
         threshold = self.config.threshold
         return self.hash if threshold is None else self.hash.with_threshold(threshold)

@@ -1,9 +1,9 @@
-"""What the matcher keeps of a reference, and which code each vote compares with.
+"""The data that a matcher keeps of a reference, and the reference code that each vote compares with.
 
 The guarantee holds for any distribution of the reference code that does not depend on the query (METHOD.md 2):
 
-* ``paired``: hash of the reference under fresh noise, for every vote (the paper). Queries that were chosen before may
-  meet the same noisy codes, one each for every vote: each pair's votes are i.i.d. all the same;
+* ``paired``: hash of the reference under fresh noise, for every vote (the paper). Queries that were chosen beforehand
+  may share the same noisy codes, one per vote: the votes of each pair are still i.i.d.;
 * ``bank``: a uniformly drawn entry of K noisy codes computed once; the image is never hashed again;
 * ``code``: one fixed code, the consensus of such a bank or a bare code from an external list.
 
@@ -23,27 +23,27 @@ from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.sampler import Sampler
 
 ReferenceMode = Literal["code", "bank", "paired"]
-# Of one value, in a message.
+# Characters of one value in an error message.
 MOST_TOLD = 300
 
 
 class DrawnCodes:
-    """Noisy codes of a reference in the order they are drawn, which happens when somebody first asks for them."""
+    """Noisy codes of a reference in the order of their draws; drawn when first needed, then kept."""
 
     def __init__(self, stream: Iterator[torch.Tensor], draws: int) -> None:
         self._stream = stream
         self._draws = draws
-        # In one piece: small ones, made between the large tensors of every draw, would keep the memory of these from
-        # being used again, and a certificate would take gigabytes.
+        # Allocated as one tensor: small tensors between the large ones of each draw would fragment memory, and a
+        # certificate would take gigabytes.
         self._codes: torch.Tensor | None = None
         self._known = 0
 
     def part(self, first: int, count: int) -> torch.Tensor:
-        """``count`` codes from ``first`` on."""
+        """Return the codes ``first`` to ``first + count - 1``."""
         while self._known < first + count:
             batch = next(self._stream, None)
             if batch is None:
-                raise ValueError(f"{first + count} votes, but only {self._known} codes were to be drawn for them")
+                raise ValueError(f"{first + count} votes, but only {self._known} codes were drawn")
             if self._codes is None:
                 self._codes = batch.new_empty(self._draws, *batch.shape[1:])
             self._codes[self._known : self._known + len(batch)] = batch
@@ -54,21 +54,21 @@ class DrawnCodes:
 
 @dataclass(frozen=True, eq=False)
 class MemberReference:
-    """What one member of a deployment keeps of a reference: its sigma, and what its votes are drawn from."""
+    """A reference as one member of a deployment keeps it: its sigma, and the codes or pixels its votes use."""
 
     terms: dict[str, Any]  # the hash and configuration it was enrolled under (`enrollment.enrollment_terms`)
     sigma: float
-    plain: torch.Tensor  # the unprotected hash, shown as the distance, never voted with
-    code: torch.Tensor  # what mode `code` votes with
+    plain: torch.Tensor  # the unprotected hash: used for the reported distance, never in a vote
+    code: torch.Tensor  # the code of votes in mode `code`
     bank: torch.Tensor | None = None  # K codes
-    pixels: torch.Tensor | None = None  # canonical, only where votes need the image itself
+    pixels: torch.Tensor | None = None  # canonical, only in mode `paired`
     is_bare: bool = False  # a code from a list, not enrolled from an image
-    drawn: DrawnCodes | None = None  # for coming votes, where several queries shall meet the same
-    first: int = 0  # of these
+    drawn: DrawnCodes | None = None  # shared by several queries, see `SmoothedMatcher.for_known_queries`
+    first: int = 0  # index of the first code to use in `drawn`
 
     @property
     def mode(self) -> ReferenceMode:
-        """Which of the three distributions this is."""
+        """The distribution of the reference code: one of the three above."""
         if self.pixels is not None:
             return "paired"
         return "code" if self.bank is None else "bank"
@@ -82,7 +82,7 @@ class MemberReference:
         *,
         batch: int | None = None,
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Each batch of query codes with the reference codes its votes compare with, one per query draw."""
+        """Yield each batch of query codes with its reference codes: one per query draw, or one for all in mode code."""
         if self.drawn is not None:
             first = self.first
             for codes in query_codes:
@@ -101,7 +101,7 @@ class MemberReference:
                 yield codes, self.bank[entries.integers(len(codes), len(self.bank))]
 
     def difference(self, terms: dict[str, Any], code_like: torch.Tensor) -> str:
-        """What keeps a matcher with these terms, and codes like this one, from using it; empty where nothing does."""
+        """Say what differs from a matcher's terms and code shape; empty if the matcher can use this reference."""
         if self.terms is not terms:
             parts = [
                 f"{name} {_short(self.terms.get(name))}, here {_short(value)}"
@@ -110,14 +110,14 @@ class MemberReference:
             ]
             if parts:
                 return "; ".join(parts)
-        # A file may say that its codes belong here, and hold others.
+        # A file may have the right terms but codes of another shape.
         codes = [self.plain, self.code, *([] if self.bank is None else [self.bank[0]])]
         if all(code.shape == code_like.shape and code.dtype == code_like.dtype for code in codes):
             return ""
         return f"its codes have {self.code.numel()} values, here {code_like.numel()}"
 
     def split(self, first: int) -> tuple[MemberReference, MemberReference]:
-        """For the votes that choose, ``first`` of them, and those that certify: they share no code drawn before."""
+        """Return references for ``first`` selecting votes and for the certifying votes; they share no drawn code."""
         return self, self if self.drawn is None else replace(self, first=self.first + first)
 
 
@@ -127,5 +127,5 @@ def _short(value: Any) -> str:
 
 
 def majority(bank: torch.Tensor) -> torch.Tensor:
-    """The bitwise majority of a bank ``(K, bits)``, or the median of values; K is odd, so there are no ties."""
+    """Return the bitwise majority of a bank ``(K, bits)``, or the median of values; no ties if K is odd."""
     return bank.sum(0) * 2 > len(bank) if bank.dtype == torch.bool else bank.median(0).values

@@ -1,8 +1,8 @@
-"""The kinds of noise that a matcher can vote under. Each knows where it is drawn and whether its votes prove anything.
+"""The kinds of noise for votes. Each kind says where its noise is drawn and whether its votes certify.
 
 ``linear`` is Gaussian noise on the canonical pixels, drawn on the core of the front end, exactly in law (METHOD.md 3).
-``clipped`` is the paper's noise: on the 512 x 512 pixels, clipped to [0, 1], and then the front end.
-``clipped-limit`` is the normal law of the clipped noise for a linear hash, for experiments only (`clipped_noise`).
+``clipped`` is the paper's noise: drawn on the 512 x 512 pixels and clipped to [0, 1] before the front end.
+``clipped-limit`` approximates clipped noise of a linear hash by a normal law, for experiments only (`clipped_noise`).
 """
 
 from __future__ import annotations
@@ -31,42 +31,42 @@ class NoiseKind(ABC):
     """One kind of noise on canonical images."""
 
     name: NoiseName
-    certifies = True  # whether votes under it prove anything
+    certifies = True  # whether votes under this noise certify
     in_pixel_range = False  # whether noisy images stay within [0, 1]
 
     def engine_reads(self, front_end: FrontEnd) -> Reads:
-        """What the engine of a hash with this front end is best given: the core, unless noise lies on the pixels."""
+        """The best input for the engine of a hash with this front end: the core, unless noise is on the pixels."""
         return "core"
 
     def check(self, hash_: PerceptualHash, reads: Reads) -> None:
-        """Refuse a hash, or an engine, for which this noise cannot be drawn."""
+        """Raise an error if this noise cannot be drawn for the hash or the engine."""
         if reads != "core":
-            raise ValueError(f"{self.name} noise is drawn on the core, which this engine does not read")
+            raise ValueError(f"{self.name} noise is drawn on the core, but this engine reads {reads}")
 
     @abstractmethod
     def batches(
         self, hash_: PerceptualHash, reads: Reads, pixels: torch.Tensor, sigma: float, source: GaussianSource
     ) -> NoisyBatches:
-        """Draws around one image, as an engine reads them."""
+        """Return a source of noisy versions of one image, in the form that the engine reads."""
 
     @abstractmethod
     def margins(
         self, hash_: PerceptualHash, pixels: torch.Tensor, sigma: float, count: int, source: GaussianSource
     ) -> torch.Tensor:
-        """Margins ``(count, bits)`` of canonical pixels under this noise, differentiable in the pixels."""
+        """Return margins ``(count, bits)`` of canonical pixels under this noise, differentiable in the pixels."""
 
 
 class NoisyBatches(ABC):
-    """Draws around one image."""
+    """A source of noisy versions of one image."""
 
-    largest: int | None = None  # draws at once, where memory limits them
+    largest: int | None = None  # largest batch, if memory limits it
 
     @abstractmethod
     def draw(self, count: int) -> torch.Tensor:
-        """``count`` more of them."""
+        """Return a batch of ``count`` new draws."""
 
     def stream(self, draws: int, size: int) -> Iterator[torch.Tensor]:
-        """``draws`` of them in all, ``size`` at a time."""
+        """Yield ``draws`` draws in batches of at most ``size``."""
         size = min(size, self.largest or size)
         for start in range(0, draws, size):
             yield self.draw(min(size, draws - start))
@@ -100,7 +100,7 @@ class _ClippedNoise(NoiseKind):
     in_pixel_range = True
 
     def engine_reads(self, front_end: FrontEnd) -> Reads:
-        # Noise on the pixels: a core saves nothing there, and mapping to it and back is dear.
+        # Noise is drawn on the pixels, so a core saves nothing, and mapping to the core and back is expensive.
         return "features" if front_end.is_banded else "core"
 
     def check(self, hash_: PerceptualHash, reads: Reads) -> None:
@@ -131,7 +131,7 @@ class _ClippedLimit(NoiseKind):
 
     def check(self, hash_: PerceptualHash, reads: Reads) -> None:
         super().check(hash_, reads)
-        gaussian_limit(hash_)  # refuses what is not linear
+        gaussian_limit(hash_)  # raises an error if the hash is not linear
 
     def batches(
         self, hash_: PerceptualHash, reads: Reads, pixels: torch.Tensor, sigma: float, source: GaussianSource
@@ -158,7 +158,7 @@ NOISE_KINDS: dict[str, NoiseKind] = {kind.name: kind for kind in (LINEAR, CLIPPE
 
 
 def noise_kind(name: str) -> NoiseKind:
-    """The kind of that name."""
+    """Return the noise kind of that name."""
     if name not in NOISE_KINDS:
         raise InputError(f"unknown noise {name!r}: use one of {', '.join(NOISE_KINDS)}")
     return NOISE_KINDS[name]

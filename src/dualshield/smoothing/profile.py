@@ -1,4 +1,4 @@
-"""Calibrated defaults of a hash: which low-pass, sigma and threshold to deploy, and the rates measured there."""
+"""Profiles: the calibrated low-pass, sigma and threshold of a hash, with the rates measured there."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from dualshield.smoothing.profile_folder import is_there, profile_file, shipped_
 
 MAX_BYTES = 16 * 2**20
 VARIANT_TOLERANCE = 0.01
-# Mean radii closer than this are equal, as far as a calibration can tell.
+# Mean radii above this fraction of the best count as equal: a calibration cannot tell them apart.
 AS_WIDE = 0.99
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What one way of keeping references achieved at one grid point."""
+    """Rates measured at one grid point for one kind of reference."""
 
-    threshold: float  # bit error rate of a matching vote
+    threshold: float  # largest bit error rate at which a vote matches
     radius_identity: float  # mean certified radius of (photo, same photo)
     radius_variants: float  # mean certified radius of (photo, benign variant), 0 where not certified as a match
     variants_matched: float  # fraction of benign variants that match
@@ -45,18 +45,18 @@ class Rates:
 
     @staticmethod
     def parse(data: Any, what: str) -> Rates:
-        """From its JSON object."""
+        """Read rates from a JSON object."""
         return Rates(**_values(Rates, data, what))
 
     def keeps(self, unprotected: Rates) -> bool:
-        """Whether collisions stay at the unprotected level and variants match within one point of it."""
+        """Whether collisions do not exceed the unprotected rate, and variants match within one point of it."""
         enough = unprotected.variants_matched - VARIANT_TOLERANCE
         return self.collisions <= unprotected.collisions and self.variants_matched >= enough
 
 
 @dataclass(frozen=True)
 class GridPoint:
-    """One (low-pass, sigma).
+    """The measurements at one low-pass and sigma.
 
     ``consensus``: references enrolled as deployed, each with the best sigma of the grid up to this one.
     ``external``: bare codes of the plain hash, at exactly this sigma.
@@ -74,7 +74,7 @@ class GridPoint:
 
     @staticmethod
     def parse(data: Any) -> GridPoint:
-        """From its JSON object."""
+        """Read a grid point from a JSON object."""
         values = _values(GridPoint, data, "a point of the grid")
         rates = {name: Rates.parse(values[name], name) for name in ("consensus", "external")}
         return GridPoint(**{**values, **rates})
@@ -87,9 +87,9 @@ class GridPoint:
 class Profile:
     """The outcome of a calibration; JSON on disk.
 
-    What it deploys is a point of its grid, where it was measured: a profile that says anything else is refused.
-    ``sigma`` is the largest that a reference may get at enrollment; ``threshold`` is that of a vote, which calibration
-    lowers below the plain hash's where noise and low-pass would otherwise cost collisions.
+    The deployed parameters must be a measured point of its grid; anything else is an error. ``sigma`` is the largest
+    sigma that enrollment may choose. ``threshold`` is the vote threshold; calibration sets it below the plain hash's
+    where noise and low-pass would otherwise cause collisions.
     """
 
     hash: str
@@ -108,14 +108,16 @@ class Profile:
         for name, kind in (("hash", str), ("hash_version", str), ("measured", dict)):
             if not isinstance(getattr(self, name), kind):
                 raise InputError(f"{name} is of type {type(getattr(self, name)).__name__}")
+        for name in ("threshold", "sigma", "external_threshold", "external_sigma"):
+            _number(name, getattr(self, name))
         if len({(point.lowpass, point.sigma) for point in self.grid}) < len(self.grid):
-            raise InputError("its grid has a point twice")
+            raise InputError("the same point occurs twice in its grid")
         external = self._at(self.external_lowpass, self.external_sigma).external
         for name, rates in (("threshold", self._chosen.consensus), ("external_threshold", external)):
             if getattr(self, name) != rates.threshold:
                 raise InputError(f"its {name} is {getattr(self, name)!r}, but {rates.threshold} in its grid")
         if self._chosen.consensus.collisions > self.unprotected.collisions:
-            raise InputError(f"more collisions were measured at {self._chosen} than of the plain hash")
+            raise InputError(f"more collisions were measured at {self._chosen} than with the plain hash")
 
     def __repr__(self) -> str:
         lowpass = "" if self.lowpass is None else f", low-pass {self.lowpass}"
@@ -146,7 +148,7 @@ class Profile:
         return self._chosen.consensus.collisions
 
     def false_matches_of(self, config: MatcherConfig) -> float | None:
-        """The same for any configuration that was measured; None for one that was not."""
+        """The fraction of unrelated pairs that matched with this configuration; None if it was not measured."""
         widest = self.widest_config()
         measured = (
             (self.config(), self.false_matches),
@@ -162,9 +164,9 @@ class Profile:
         return next((rate for candidate, rate in measured if replace(candidate, **asked) == config), None)
 
     def widest_config(self) -> MatcherConfig:
-        """Of sigma "auto": each reference's sigma up to the largest that costs no collisions.
+        """The configuration of sigma "auto": each reference's sigma up to the largest that costs no collisions.
 
-        Ordinary photos gain nothing from the top of that range, hardened ones do.
+        Ordinary photos gain nothing from the largest sigmas; hardened photos do.
         """
         limit = self.unprotected.collisions
         points = [point for point in self._points() if point.consensus.collisions <= limit]
@@ -174,32 +176,32 @@ class Profile:
         )
 
     def _config(self, point: GridPoint) -> MatcherConfig:
-        # All sigmas of the grid up to the point's: exactly the choice that was measured there.
+        # All sigmas of the grid up to this point: the same choice as in the measurement.
         sigmas = tuple(p.sigma for p in self._points() if p.sigma <= point.sigma)
         threshold = point.consensus.threshold
         return MatcherConfig(sigma="auto", lowpass=self.lowpass, threshold=threshold, sigma_grid=sigmas)
 
     def at_lowpass(self, lowpass: int | None) -> Profile:
-        """The same measurements, deployed behind another low-pass of the grid."""
+        """Return a profile with the same measurements that deploys another low-pass of the grid."""
         if lowpass == self.lowpass:
             return self
         check_lowpass(lowpass)
         points = [point for point in self.grid if point.lowpass == lowpass and point.consensus.keeps(self.unprotected)]
         if not points:
             raise InputError(
-                f"low-pass {lowpass or 'none'} is not among those calibrated for {self.hash}: give sigma as a number"
+                f"low-pass {lowpass or 'none'} has no calibrated sigma for {self.hash}; give sigma as a number"
             )
         best = max(points, key=lambda point: point.consensus.radius_identity)
         return replace(self, lowpass=lowpass, sigma=best.sigma, threshold=best.consensus.threshold)
 
     def external_config(self) -> MatcherConfig:
-        """For bare codes of the plain hash, where there is no image to enrol."""
+        """The configuration for bare codes of the plain hash, without reference images."""
         return MatcherConfig(
             sigma=self.external_sigma, lowpass=self.external_lowpass, threshold=self.external_threshold
         )
 
     def save(self, file: Path) -> None:
-        """Write atomically: an old profile is replaced as a whole or not at all."""
+        """Write the profile atomically: an old file is replaced as a whole or not at all."""
         write_atomically(file, (json.dumps(asdict(self), indent=1) + "\n").encode())
 
     @staticmethod
@@ -209,11 +211,13 @@ class Profile:
         try:
             return Profile.parse(data.decode(), str(file))
         except UnicodeDecodeError as error:
-            raise InputError(f"{file} is not a DualShield profile: it is not text") from error
+            raise InputError(
+                f"{file} is not a DualShield profile: it is not text; write one with dualshield calibrate"
+            ) from error
 
     @staticmethod
     def parse(text: str, name: str) -> Profile:
-        """A profile from its JSON text."""
+        """Read a profile from its JSON text."""
         try:
             values = _values(Profile, json.loads(text), "it")
             if not isinstance(values["grid"], list):
@@ -232,21 +236,21 @@ class Profile:
 
 
 def find_profile(spec: str) -> Profile | None:
-    """The calibrated profile of a hash name or card, or None where there is none.
+    """Return the calibrated profile of a hash name or card, or None if there is none.
 
-    It lies beside the card, or in the user's folder, or is shipped with the package.
+    It is looked for beside the card, in the user's profile folder and in the package.
     """
     file, shipped = profile_file(spec), shipped_file(spec)
     own = Profile.load(file) if file is not None and is_there(file) else None
     if shipped is None:
         return own
     found = Profile.parse(shipped.read_text(encoding="utf-8"), shipped.name)
-    # A profile that was calibrated before the hash became another one is not preferred to one that fits.
+    # The user's profile comes first, unless it was calibrated for another version of the hash.
     return own if own is not None and (own.hash, own.hash_version) == (found.hash, found.hash_version) else found
 
 
 def check_lowpass(lowpass: object) -> None:
-    """Refuse what is no low-pass of a canonical image."""
+    """Raise an error if ``lowpass`` is not valid for a canonical image."""
     if lowpass is None:
         return
     if not isinstance(lowpass, int) or isinstance(lowpass, bool):
@@ -262,7 +266,7 @@ def _number(what: str, value: object) -> float:
 
 
 def _values(kind: type[Any], data: Any, what: str) -> dict[str, Any]:
-    """All fields of a dataclass from a JSON object."""
+    """Return the fields of a dataclass from a JSON object; raise an error if one is missing."""
     if not isinstance(data, dict):
         raise InputError(f"{what} is not an object")
     for part in fields(kind):
@@ -272,13 +276,13 @@ def _values(kind: type[Any], data: Any, what: str) -> dict[str, Any]:
 
 
 def choose(hash_: PerceptualHash, unprotected: Rates, grid: Sequence[GridPoint], measured: dict[str, Any]) -> Profile:
-    """The profile that deploys the largest mean radius among the grid points that keep what the plain hash has."""
+    """Return the profile with the largest mean radius among the grid points that keep the plain hash's rates."""
 
     def best(rates: Callable[[GridPoint], Rates]) -> GridPoint:
         allowed = [point for point in grid if rates(point).keeps(unprotected)]
         if not allowed:
             raise InputError(
-                f"calibration of {hash_.name}: every sigma of the grid costs collisions or variants; try smaller ones"
+                f"calibration of {hash_.name}: every sigma of the grid costs collisions or variants; try smaller sigmas"
             )
         return max(allowed, key=lambda point: rates(point).radius_identity)
 

@@ -1,4 +1,4 @@
-"""Where calibrated profiles lie: beside a card, in this user's folder, or shipped with the package."""
+"""Find calibrated profiles: beside a hash card, in the user's profile folder, or in the package."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ LONGEST_NAME = 200
 
 
 def is_card(spec: str) -> bool:
-    """Whether a hash is given as the path of a card."""
+    """Whether ``spec`` is the path of a hash card."""
     return spec.lower().endswith(CARD_SUFFIXES)
 
 
 def profile_file(spec: str) -> Path | None:
-    """Where the profile of a hash is looked for, and written: beside its card, or by its name in the user's folder.
+    """Return the path of a hash's profile: beside its card, or in the user's profile folder.
 
-    None where there is no such place.
+    None if there is no profile folder or the name cannot be a file name.
     """
     if is_card(spec):
         return Path(spec).with_suffix(PROFILE_SUFFIX)
@@ -31,7 +31,7 @@ def profile_file(spec: str) -> Path | None:
 
 
 def shipped_file(spec: str) -> Traversable | None:
-    """The profile that the package has for a name."""
+    """Return the package's profile for a hash name, or None."""
     if is_card(spec) or not _names_a_file(spec):
         return None
     file = resources.files("dualshield") / "profiles" / f"{spec}.json"
@@ -39,22 +39,22 @@ def shipped_file(spec: str) -> Traversable | None:
 
 
 def place_for(spec: str) -> Path:
-    """Where a new profile goes; the user's folder is made if it is missing."""
+    """Return the path for a new profile; creates the user's profile folder if needed."""
     file = profile_file(spec)
     if file is None:
-        raise InputError(f"there is no place for a profile of hash {spec!r}: say which file it goes to")
+        raise InputError(f"there is no default path for a profile of hash {spec!r}; name the output file")
     if not is_card(spec):
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(
-                f"cannot make the folder of profiles {file.parent}: {error.strerror}; set {PROFILES} to another one"
+                f"cannot create the profile folder {file.parent}: {error.strerror}; set {PROFILES} to another folder"
             ) from error
     return file
 
 
 def is_there(file: Path) -> bool:
-    """Whether something lies there; in a folder that this user may not enter, nothing does."""
+    """Whether the file exists; False if its folder cannot be read."""
     try:
         return file.exists()
     except (OSError, ValueError):
@@ -62,7 +62,7 @@ def is_there(file: Path) -> bool:
 
 
 def _names_a_file(name: str) -> bool:
-    """Names come from outside: none may lead out of the folder."""
+    """Whether a hash name is a safe file name; names are untrusted and must not lead out of the folder."""
     return (
         0 < len(name) <= LONGEST_NAME
         and name.isprintable()

@@ -1,4 +1,4 @@
-"""An enrolled reference: what a deployment keeps of an image."""
+"""An enrolled reference: the data that a deployment keeps of an image."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dualshield.smoothing.reference_file import fingerprint_of, load_members, sa
 class Reference:
     """An enrolled reference, as each member of the deployment keeps it.
 
-    Its ``fingerprint`` tells it from every other: sigma, codes, and the hash and configuration they were made under.
-    The name is a label and not part of it. ``save`` writes one small file that ``load`` reads again; a deployment of
-    another hash or configuration refuses it.
+    Its ``fingerprint`` identifies sigma, codes, hash and configuration. The name is only a label, not part of the
+    fingerprint. ``save`` writes one small file and ``load`` reads it. A deployment of another hash or configuration
+    refuses the reference.
     """
 
     name: str
@@ -26,17 +26,17 @@ class Reference:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A sha256 in hex over everything but the name."""
+        """The sha256 (hex) of everything except the name."""
         return fingerprint_of(self.members)
 
     @property
     def is_bare(self) -> bool:
-        """Whether it came from a bare code: profiles have other parameters for these."""
+        """Whether it was enrolled from a bare code, for which profiles have separate parameters."""
         return all(member.is_bare for member in self.members)
 
     @property
     def sigma(self) -> float:
-        """The noise of its votes; of several members the largest."""
+        """The sigma of its votes; the largest if there are several members."""
         return max(member.sigma for member in self.members)
 
     def __repr__(self) -> str:
@@ -44,12 +44,12 @@ class Reference:
         return f"<Reference {self.name}, {hashes}, sigma {self.sigma:g}, {self.fingerprint[:12]}>"
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Write it to a file, by custom one that ends in .dsref; an old file is replaced as a whole or not at all."""
+        """Write the reference to a file (usual suffix: .dsref); an old file is replaced as a whole or not at all."""
         require("file", file, *PATH)
         save_members(Path(file), self.name, self.members)
 
     @staticmethod
     def load(file: str | os.PathLike[str]) -> Reference:
-        """Read what ``save`` wrote. Nothing in the file is executed, and everything in it is checked."""
+        """Read a file written by ``save``. Nothing in the file is executed; all of its content is checked."""
         require("file", file, *PATH)
         return Reference(*load_members(Path(file)))

@@ -1,12 +1,12 @@
-"""A reference as a file: JSON with its codes as text, safe to read from a stranger.
+"""The file format of references: JSON with codes as text, safe to read from an untrusted source.
 
     {"format": "dualshield-reference", "version": 1, "name": ..., "fingerprint": ..., "members": [
       {"terms": {...}, "sigma": 1.0, "plain": CODE, "code": CODE, "bank": [CODE, ...] or null, "pixels": CODE or null,
        "bare": false}]}
 
-A CODE of bits is their number and their hex, ``"256:88629e..."``; one of values (a native rule, pixels) is their shape
-and their little-endian float32 in base64, compressed, ``"f4:144:eJx..."``. Nothing is executed on reading, sizes are
-limited before anything is unpacked, and the fingerprint has to fit what was read.
+A CODE of bits is the number of bits and their hex, ``"256:88629e..."``. A CODE of values (a native rule, pixels) is the
+shape and the little-endian float32 values, compressed, in base64, ``"f4:144:eJx..."``. Reading executes nothing, limits
+all sizes before unpacking, and checks the fingerprint.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ TERMS = {
 
 
 def fingerprint_of(members: Sequence[MemberReference]) -> str:
-    """The sha256 of what is kept, without the name; how well numbers were compressed is no part of it."""
+    """Return the sha256 of the members, without the name; it does not depend on the compression."""
     return digest_of([FORMAT, VERSION, [_fields(member, _identified) for member in members]])
 
 
 def save_members(file: Path, name: str, members: Sequence[MemberReference]) -> None:
-    """Write it as a whole or not at all."""
+    """Write a reference file atomically."""
     data = {
         "format": FORMAT,
         "version": VERSION,
-        "name": Path(name).name,  # a file to share does not tell where its image lay
+        "name": Path(name).name,  # files may be shared: do not reveal the path of the image
         "fingerprint": fingerprint_of(members),
         "members": [_fields(member, _text) for member in members],
     }
@@ -73,7 +73,7 @@ def save_members(file: Path, name: str, members: Sequence[MemberReference]) -> N
 
 
 def load_members(file: Path) -> tuple[str, tuple[MemberReference, ...]]:
-    """Read and check what was written: the name of the reference, and what each member keeps of it."""
+    """Read and check a reference file; return the name of the reference and its members."""
     raw = read_limited(file, MAX_BYTES, UnusableReferenceError)
     try:
         data = json.loads(raw, parse_constant=_no_constant, parse_float=_finite)
@@ -85,21 +85,21 @@ def load_members(file: Path) -> tuple[str, tuple[MemberReference, ...]]:
         ) from error
     if not fits:
         raise UnusableReferenceError(
-            f"{file} is damaged: its fingerprint does not fit its contents; enroll the image again"
+            f"{file} is damaged: its fingerprint does not match its contents; enroll the image again"
         )
     return name, members
 
 
 def _read(data: Any) -> tuple[str, tuple[MemberReference, ...]]:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise ValueError(f"it does not say that it is a {FORMAT}")
+        raise ValueError(f"its format is not {FORMAT}")
     if data["version"] != VERSION or isinstance(data["version"], bool):
-        raise ValueError(f"version {data['version']!r} of the format; this DualShield reads {VERSION}")
+        raise ValueError(f"it has format version {data['version']!r}; this DualShield reads version {VERSION}")
     if not isinstance(data["name"], str) or not isinstance(data["fingerprint"], str) or len(data["name"]) > MAX_TEXT:
-        raise TypeError("name and fingerprint are not text of a sensible length")
+        raise TypeError("its name or fingerprint is not text, or too long")
     members = data["members"]
     if not isinstance(members, list) or not 1 <= len(members) <= MAX_MEMBERS:
-        raise TypeError("no list of members")
+        raise TypeError(f"its members are not a list of 1 to {MAX_MEMBERS}")
     return data["name"], tuple(_member(member) for member in members)
 
 
@@ -109,22 +109,22 @@ def _member(data: Any) -> MemberReference:
     terms, sigma, bank, pixels = data["terms"], data["sigma"], data["bank"], data["pixels"]
     _check_terms(terms)
     if not isinstance(sigma, float) or not 0 < sigma <= MAX_SIGMA or sigma not in terms["sigmas"]:
-        raise ValueError(f"sigma {sigma!r} is not one of those it was enrolled for")
+        raise ValueError(f"sigma {sigma!r} is not among its enrolled sigmas")
     code, plain = _code(data["code"]), _code(data["plain"])
     bits = terms["hash"]["bits"]
     if terms["rule"] == "hamming" and (code.dtype != torch.bool or len(code) != bits):
         raise ValueError(f"its codes do not have the {bits} bits of its hash")
     if (code.dtype == torch.bool) != (terms["rule"] == "hamming"):
-        raise ValueError("its codes are not of the kind that its rule compares")
+        raise ValueError("its rule compares another type of codes")
     if code.ndim != 1 or plain.shape != code.shape or plain.dtype != code.dtype:
         raise ValueError("its codes do not have the same shape")
     expected = {"code": (False, False), "bank": (True, False), "paired": (False, True)}[terms["mode"]]
     if (bank is not None, pixels is not None) != expected:
-        raise ValueError(f"it does not hold what a reference of mode {terms['mode']} needs")
+        raise ValueError(f"its bank and pixels do not fit mode {terms['mode']}")
     if not isinstance(data["bare"], bool):
-        raise TypeError(f"bare is {data['bare']!r}")
+        raise TypeError(f"bare is {data['bare']!r}, not true or false")
     if data["bare"] and (terms["mode"], terms["sigmas"]) != ("code", [sigma]):
-        raise ValueError("a bare code has one sigma, and no bank or image")
+        raise ValueError("a bare code must have one sigma and no bank or image")
     entries = _bank(bank, data["code"], code.numel(), terms["draws"])
     return MemberReference(terms, sigma, plain, code, entries, _pixels(pixels), data["bare"])
 
@@ -134,36 +134,36 @@ def _check_terms(terms: Any) -> None:
         raise TypeError(f"its terms need the fields {', '.join(TERMS)} and no other")
     for name, kind in TERMS.items():
         if not isinstance(terms[name], kind) or isinstance(terms[name], bool):
-            raise TypeError(f"{name} {terms[name]!r} is of the wrong kind")
+            raise TypeError(f"{name} {terms[name]!r} has the wrong type")
     hash_, weights = terms["hash"], terms["hash"].get("weights")
     if set(hash_) != set(HASH) or not all(isinstance(hash_[name], kind) for name, kind in HASH.items()):
         raise TypeError(f"its hash needs the fields {', '.join(HASH)} and no other")
     texts = [*weights, *weights.values(), *(value for value in hash_.values() if isinstance(value, str)), terms["rule"]]
     if len(weights) > MAX_WEIGHTS or not all(isinstance(text, str) and len(text) <= MAX_TEXT for text in texts):
-        raise ValueError("its hash is described at a length that no hash needs")
+        raise ValueError("the description of its hash is too long")
     if isinstance(hash_["bits"], bool) or not 1 <= hash_["bits"] <= MAX_BITS:
-        raise ValueError(f"a hash of {hash_['bits']!r} bits")
+        raise ValueError(f"its hash has {hash_['bits']!r} bits, not 1 to {MAX_BITS}")
     sigmas = terms["sigmas"]
     if not 1 <= len(sigmas) <= MAX_SIGMAS or not all(isinstance(sigma, float) for sigma in sigmas):
-        raise TypeError("its sigmas are not numbers")
+        raise TypeError(f"its sigmas are not a list of 1 to {MAX_SIGMAS} numbers")
 
 
 def _bank(entries: Any, code: str, numbers: int, draws: int) -> torch.Tensor | None:
-    """Codes that look like ``code``, and together are not too many: checked before any of them is unpacked."""
+    """Read the codes of a bank; their shape (that of ``code``) and total size are checked before unpacking."""
     if entries is None:
         return None
     if not isinstance(entries, list) or len(entries) != draws or not entries:
         raise TypeError(f"its bank is not a list of {draws} codes")
     if len(entries) * numbers > MAX_NUMBERS:
-        raise ValueError("its bank is larger than any that is enrolled")
+        raise ValueError(f"its bank has more than {MAX_NUMBERS} values")
     kind = _kind(code)
     if not all(isinstance(entry, str) and _kind(entry) == kind for entry in entries):
-        raise ValueError("its bank holds codes of another shape")
+        raise ValueError("the codes of its bank have another shape")
     return torch.stack([_code(entry) for entry in entries])
 
 
 def _kind(text: str) -> str:
-    """What a code says before its values: how many there are."""
+    """Return the header of a code, its type and shape, without the values."""
     return text.rpartition(":")[0]
 
 
@@ -223,12 +223,12 @@ def _code(text: Any) -> torch.Tensor:
     shape = tuple(_whole(side, MAX_NUMBERS) for side in shape_text.split("x"))
     size = math.prod(shape)
     if not 1 <= size <= MAX_NUMBERS or len(shape) > 3:
-        raise ValueError(f"a code of shape {shape_text}")
+        raise ValueError(f"a code has the invalid shape {shape_text}")
     return _unpacked(packed, size).reshape(shape)
 
 
 def _unpacked(packed: str, size: int) -> torch.Tensor:
-    """So many numbers; what would become more is not unpacked to its end."""
+    """Return ``size`` unpacked numbers; unpacking stops as soon as there are more."""
     try:
         compressed = base64.b64decode(packed, validate=True)
         unpacker = zlib.decompressobj()
@@ -236,16 +236,16 @@ def _unpacked(packed: str, size: int) -> torch.Tensor:
     except (binascii.Error, zlib.error) as error:
         raise ValueError("a code cannot be unpacked") from error
     if len(data) != 4 * size or not unpacker.eof or unpacker.unused_data:
-        raise ValueError("a code does not have the numbers it says")
+        raise ValueError(f"a code does not have its {size} numbers")
     values = torch.from_numpy(np.frombuffer(data, dtype="<f4").astype(np.float32))
     if not bool(torch.isfinite(values).all()):
-        raise ValueError("a code with numbers that are not finite")
+        raise ValueError("a code has numbers that are not finite")
     return values
 
 
 def _whole(text: str, most: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
-        raise ValueError(f"{text[:20]!r} is not a number of values")
+        raise ValueError(f"{text[:20]!r} is not a whole number from 1 to {most}")
     return int(text)
 
 
@@ -256,7 +256,7 @@ def _no_constant(name: str) -> None:
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{text[:20]} is too large a number")
+        raise ValueError(f"the number {text[:20]} is too large")
     return value
 
 

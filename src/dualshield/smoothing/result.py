@@ -1,11 +1,12 @@
-"""What a matcher answers, with everything that is needed to say what the answer means.
+"""The results of a match, with all numbers needed to interpret them.
 
-Two radii, two statements, both with confidence 1 - alpha over the noise of this run:
+The two radii make two statements, both with confidence 1 - alpha over the noise of this run:
 
 * ``radius``: for every shorter change of the query the majority of votes stays on the same side. The opposite answer is
-  excluded (votes prove it with probability at most alpha); an abstention is not, whatever the deployment makes of it.
-* ``radius_detected``: for every shorter change this very matcher, with its finite number of votes, still gives the
-  same answer, with probability at least 0.999 on fresh noise.
+  excluded (votes prove it with probability at most alpha). An abstention is not excluded, however the deployment
+  reports it.
+* ``radius_detected``: for every shorter change the same matcher, with its finite number of votes, still gives the same
+  answer with probability at least 0.999 on fresh noise.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ NUMBERS = 3 * CANONICAL_SIZE**2
 
 @dataclass(frozen=True)
 class MemberResult:
-    """What one member of the deployment found."""
+    """The result of one member of the deployment."""
 
     hash: str
     hash_version: str
@@ -38,8 +39,8 @@ class MemberResult:
     draws: int
     p_lower: float
     radius: float
-    radius_detected: float  # where abstentions are told as this decision, one of them counts as the same answer
-    alpha: float  # its share of the deployment's
+    radius_detected: float  # an abstention counts as the same answer if the deployment reports it as this decision
+    alpha: float  # this member's share of the deployment's alpha
     sigma: float
     noise: str
     lowpass: int | None
@@ -47,21 +48,26 @@ class MemberResult:
     engine: str
     seconds: float
 
+    @property
+    def is_near_without_noise(self) -> bool:
+        """Whether the plain codes are within the threshold of the votes."""
+        return self.distance <= self.threshold
+
 
 @dataclass(frozen=True)
 class MatchResult:
-    """The answer of a deployment, its certificate, and what each member found."""
+    """The answer of a deployment, its certificate, and the result of each member."""
 
     reference: str
     query: str
     hash: str
     decision: Decision
-    abstained: bool  # the votes proved nothing; the decision is then what the deployment says of such queries
+    abstained: bool  # the votes proved nothing; the decision is then `on_abstain`
     radius: float
     radius_detected: float
     radius_space: str
     radius_upload: float | None  # the certified radius in the upload's own samples, where that has a meaning
-    on_abstain: Decision  # what the deployment says of queries whose votes prove nothing
+    on_abstain: Decision  # the deployment's answer for queries whose votes prove nothing
     alpha: float
     target_radius: float | None
     noise_source: Origin
@@ -72,14 +78,14 @@ class MatchResult:
 
     @property
     def member(self) -> MemberResult:
-        """The only one, where the deployment has a single hash."""
+        """The result of the only member; an error if the deployment has several hashes."""
         if len(self.members) > 1:
-            raise InputError(f"{self.hash} has {len(self.members)} members; look at each of them")
+            raise InputError(f"{self.hash} has {len(self.members)} members; use members")
         return self.members[0]
 
     @property
     def psnr(self) -> float | None:
-        """The certified radius as a PSNR in dB: a change of more than this PSNR is inside. None where there is none."""
+        """The certified radius as a PSNR in dB: a change with a higher PSNR is inside. None if the radius is 0."""
         return psnr_of(self.radius)
 
     @property
@@ -91,7 +97,7 @@ class MatchResult:
         return f"<MatchResult {self.decision.value}, radius {self.radius:.4g}, {self.query} against {self.reference}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON; what a single member found stands beside the rest."""
+        """Return plain values, ready for JSON; the fields of a single member are merged into the rest."""
         values = {name: value for name, value in asdict(self).items() if name != "members"}
         values |= {"radius_psnr": self.psnr, "radius_grey_levels": self.grey_levels}
         members = [asdict(member) for member in self.members]
@@ -101,10 +107,10 @@ class MatchResult:
 
 
 def psnr_of(radius: float) -> float | None:
-    """In dB, of a change of that l2 length; shorter ones have more."""
+    """Return the PSNR in dB of a change of that l2 length; shorter changes have a higher PSNR."""
     return None if radius <= 0 else 10 * math.log10(NUMBERS) - 20 * math.log10(radius)
 
 
 def grey_levels_of(radius: float) -> float:
-    """The root mean square of such a change, in grey levels of 255."""
+    """Return the root mean square of a change of that l2 length, in grey levels of 255."""
     return 255 * radius / math.sqrt(NUMBERS)

@@ -1,4 +1,4 @@
-"""A stream of i.i.d. hash codes of one image under noise."""
+"""Draw i.i.d. hash codes of one image under noise."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ class Sampler:
         batch: int | None = None,
         block: int | None = None,
     ) -> Iterator[torch.Tensor]:
-        """Batches of codes ``(b, ...)``, ``draws`` in all; the consumer may stop at any time.
+        """Yield batches of codes ``(b, ...)``, ``draws`` in all; the consumer may stop at any time.
 
-        ``batch`` is the most at once. With ``block`` noise is made for so many draws at a time, whatever the engine
-        takes at once, and the same source gives the same draws everywhere.
+        ``batch`` limits the batch size. With ``block`` the noise is made for that many draws at a time, independent of
+        the engine's batch size, so the same source gives the same draws with every engine.
         """
         noisy = self._noisy(pixels, sigma, draws, source, block or min(batch or draws, self.engine.batch_size))
         most = self.engine.batch_size
-        for margins in self.engine.run(part for piece in noisy for part in torch.split(piece, most)):
+        # torch.split takes no number of more than 63 bits.
+        for margins in self.engine.run(part for piece in noisy for part in torch.split(piece, min(most, len(piece)))):
             yield self.hash.encode(margins).cpu()
 
     @torch.inference_mode()

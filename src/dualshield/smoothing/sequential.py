@@ -1,8 +1,8 @@
-"""Votes that may be looked at while they come in: stop as soon as what was asked for is proven.
+"""Sequential tests: look at the votes as they come in, and stop as soon as the target is proven.
 
 The evidence against "p <= null" is a test martingale, so it may be looked at after any number of votes (Ville's
 inequality). Inverting it over all null values gives a lower bound of p that holds at all times at once: a confidence
-sequence. No torch here.
+sequence. This module does not use torch.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from dualshield.smoothing.statistics import (
     radius_ceiling,
 )
 
-# A clear answer takes some fourteen votes; once it is not clear, looking less often costs little.
+# A clear answer takes about fourteen votes. After CLEAR votes the answer is not clear, and fewer looks cost little.
 FINE, COARSE, CLEAR = 4, 32, 64
-# Of a confidence sequence, below 1/e (see `anytime_lower`).
+# Largest level of a confidence sequence; must be below 1/e (see `anytime_lower`).
 LARGEST_LEVEL = 0.25
 
 
 def looks(limit: int) -> Iterator[int]:
-    """After how many votes the test looks at them: every few at first, and at the end."""
+    """Yield the numbers of votes at which the test looks: often at first, then less often, and at the limit."""
     draws = 0
     while draws < limit:
         draws = min(limit, draws + (FINE if draws < CLEAR else COARSE))
@@ -56,16 +56,16 @@ def proves(successes: int, trials: int, null: float, alpha: float) -> bool:
 
 
 def anytime_lower(successes: int, trials: int, alpha: float) -> float:
-    """A lower bound of p: P[it ever exceeds p, at any number of votes] <= alpha.
+    """Return a lower bound of p: P[the bound ever exceeds p, at any number of votes] <= alpha.
 
-    It is the end of the null values that are disproven. Below successes / (trials + 1) the evidence falls strictly as
-    null rises (its logarithm has the slope (1 - 1/evidence) / (1 - null) - (successes - trials null) / (null (1 -
+    The bound is the upper end of the disproven null values. Below successes / (trials + 1) the evidence falls strictly
+    as null rises (its logarithm has the slope (1 - 1/evidence) / (1 - null) - (successes - trials null) / (null (1 -
     null)), which is negative there), and above it the evidence is at most e, which disproves nothing at a level of at
-    most ``LARGEST_LEVEL``. So the disproven values are an interval from 0 on, and p lies above it unless p itself is
-    among them.
+    most ``LARGEST_LEVEL``. So the disproven values are an interval that starts at 0, and p lies above it unless p
+    itself is disproven.
     """
     if alpha > LARGEST_LEVEL:
-        raise ValueError(f"level {alpha} is above {LARGEST_LEVEL}")
+        raise ValueError(f"level alpha {alpha} is above {LARGEST_LEVEL}")
     low, high = 0.0, successes / (trials + 1)
     for _ in range(60):
         middle = (low + high) / 2
@@ -76,11 +76,11 @@ def anytime_lower(successes: int, trials: int, alpha: float) -> float:
 
 
 class TargetRadiusTest:
-    """Prove a radius asked for, for either class; where that fails, prove the decision and what radius it has.
+    """Prove the target radius for either class; if that fails, prove the decision and the radius it has.
 
-    The answer is the class whose majority is proven first; nothing that is drawn after that changes it. Draws go on
-    until the target is proven too, or is out of reach. Each class gets alpha/2 for all looks together, so a wrong
-    certificate of either kind has probability at most alpha. Only votes near one half end in an abstention.
+    The answer is the class whose majority is proven first; later draws do not change it. Drawing goes on until the
+    target is proven too, or is out of reach. Each class gets alpha/2 for all looks together, so the probability of a
+    wrong certificate of either kind is at most alpha. Only votes near one half end in an abstention.
     """
 
     def __init__(self, target: float, sigma: float, alpha: float, limit: int) -> None:
@@ -96,12 +96,12 @@ class TargetRadiusTest:
         return self.needed < 1.0 and proves(self.limit, self.limit, self.needed, self.level)
 
     def look(self, matches: int, draws: int) -> Certificate | None:
-        """The certificate, or None to go on drawing; to be asked at each of ``looks(limit)`` in turn."""
+        """Return the certificate, or None to go on drawing; call it at each of ``looks(limit)`` in turn."""
         if self._answer is None:
             for decision in (Decision.MATCH, Decision.NO_MATCH):
                 if proves(self._votes(decision, matches, draws), draws, 0.5, self.level):
                     self._answer = decision
-                    # Kept, because later votes may prove less; both bounds hold together.
+                    # Kept because later votes may prove less. Both bounds hold at once (confidence sequence).
                     self._p_lower = self._bound(matches, draws)
         if self._answer is None:
             most = max(matches, draws - matches)
@@ -119,18 +119,18 @@ class TargetRadiusTest:
 
     def _bound(self, matches: int, draws: int) -> float:
         assert self._answer is not None
-        # The majority itself is proven, whatever the last digits of the bound are.
+        # The majority is already proven, so rounding of the bound must not lower it below 1/2.
         return max(0.5, anytime_lower(self._votes(self._answer, matches, draws), draws, self.level))
 
     def _hopeless(self, votes: int, draws: int) -> bool:
-        """Whether the target is disproven, or too far for the draws that are left. Giving up needs no proof."""
+        """Whether the target is disproven, or out of reach of the remaining draws. Giving up needs no proof."""
         if draws >= self.limit or self.needed >= 1.0 or proves(draws - votes, draws, 1 - self.needed, self.level):
             return True
         return not proves(votes + self.limit - draws, self.limit, self.needed, self.level)
 
 
 def largest_reachable(sigma: float, alpha: float, draws: int) -> float:
-    """The largest target that unanimous votes prove within ``draws`` (bisection, rounded down)."""
+    """Return the largest target that unanimous votes prove within ``draws`` (bisection, rounded down)."""
     low, high = 0.0, radius_ceiling(sigma, draws, alpha)
     for _ in range(40):
         middle = (low + high) / 2

@@ -1,4 +1,4 @@
-"""The variants in which a deployment is attacked and measured: which of the two shields are up."""
+"""The variants of a deployment that are attacked and measured: with or without hardening and smoothing."""
 
 from __future__ import annotations
 

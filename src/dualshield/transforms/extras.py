@@ -1,4 +1,4 @@
-"""What images meet on their way through platforms and hands, beyond the paper's list: reported apart from it."""
+"""Further common transformations on platforms, beyond the paper's list and reported separately from it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dualshield.images.frontend import LUMA
 from dualshield.transforms.family import Family
 
 CAPTION = "when you see it"
-STATUS_BAR = 0.06  # of the height, on top of a screenshot
+STATUS_BAR = 0.06  # fraction of the screenshot's height
 PAGE = 0.94
 INK = 0.12
 
@@ -21,24 +21,24 @@ def _resized(pixels: torch.Tensor, height: int, width: int) -> torch.Tensor:
 
 
 def _resize(pixels: torch.Tensor, ratio: float, _seed: int) -> torch.Tensor:
-    """A thumbnail, enlarged again."""
+    """Shrink to a thumbnail, then enlarge again."""
     height, width = pixels.shape[-2:]
     return _resized(_resized(pixels, max(1, round(height * ratio)), max(1, round(width * ratio))), height, width)
 
 
 def _grey(pixels: torch.Tensor, share: float, _seed: int) -> torch.Tensor:
-    """Colours fade into the luma; at 1 the image is grey."""
+    """Blend with the luma; at 1 the image is grey."""
     luma = (pixels * pixels.new_tensor(LUMA)[:, None, None]).sum(0, keepdim=True)
     return (1 - share) * pixels + share * luma
 
 
 def _flip(pixels: torch.Tensor, _level: float, _seed: int) -> torch.Tensor:
-    """Mirrored left to right."""
+    """Mirror left to right."""
     return pixels.flip(-1)
 
 
 def _caption(pixels: torch.Tensor, share: float, _seed: int) -> torch.Tensor:
-    """A white band with black letters over the lowest part of the image, as on memes."""
+    """Cover the bottom of the image with a white band with black text, as on memes."""
     height, width = pixels.shape[-2:]
     rows = max(1, round(height * share))
     band = Image.new("L", (width, rows), 255)
@@ -50,7 +50,7 @@ def _caption(pixels: torch.Tensor, share: float, _seed: int) -> torch.Tensor:
 
 
 def _border(pixels: torch.Tensor, share: float, _seed: int) -> torch.Tensor:
-    """A screenshot: the image on a light page, below a dark status bar, with margins on all sides."""
+    """Imitate a screenshot: the image on a light page, below a dark status bar, with margins on all sides."""
     height, width = pixels.shape[-2:]
     screen = torch.full_like(pixels, PAGE)
     bar = round(height * STATUS_BAR)

@@ -1,4 +1,4 @@
-"""The transformations of the paper's evaluation. Rotation keeps the canvas, so the corners it empties are black."""
+"""The transformations of the paper's evaluation. Rotation keeps the image size and fills the corners with black."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LUMA = (0.2989, 0.587, 0.114)
 
 
 def _jpeg(pixels: torch.Tensor, quality: float, _seed: int) -> torch.Tensor:
-    """Through a real 8-bit JPEG file with 4:2:0 chroma."""
+    """Encode and decode a real 8-bit JPEG file with 4:2:0 chroma."""
     samples = (pixels.detach().clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0)
     file = BytesIO()
     Image.fromarray(samples.cpu().numpy()).save(file, "JPEG", quality=int(quality), subsampling="4:2:0")
@@ -38,7 +38,7 @@ def _contrast(pixels: torch.Tensor, factor: float, _seed: int) -> torch.Tensor:
 
 
 def _crop(pixels: torch.Tensor, ratio: float, _seed: int) -> torch.Tensor:
-    """Centre crop, then back to full size."""
+    """Crop the centre, then enlarge to full size."""
     height, width = pixels.shape[-2:]
     rows, columns = max(1, round(height * ratio)), max(1, round(width * ratio))
     top, left = (height - rows) // 2, (width - columns) // 2
@@ -47,7 +47,7 @@ def _crop(pixels: torch.Tensor, ratio: float, _seed: int) -> torch.Tensor:
 
 
 def _blur(pixels: torch.Tensor, kernel_size: float, _seed: int) -> torch.Tensor:
-    """Separable Gaussian; sigma follows from the kernel size as in OpenCV and torchvision."""
+    """Blur with a separable Gaussian; sigma follows from the kernel size, as in OpenCV and torchvision."""
     size = int(kernel_size)
     if size // 2 >= min(pixels.shape[-2:]):
         raise InputError(f"blur kernel {size} does not fit an image of {tuple(pixels.shape[-2:])}; use a smaller one")
@@ -61,13 +61,13 @@ def _blur(pixels: torch.Tensor, kernel_size: float, _seed: int) -> torch.Tensor:
 
 
 def _noise(pixels: torch.Tensor, deviation: float, seed: int) -> torch.Tensor:
-    """Drawn on the CPU, so that a seed means the same noise on every device."""
+    """Add Gaussian noise, drawn on the CPU so that a seed gives the same noise on every device."""
     generator = torch.Generator().manual_seed(seed)
     return pixels + deviation * torch.randn(pixels.shape, generator=generator).to(pixels)
 
 
 def _rotation(pixels: torch.Tensor, degrees: float, _seed: int) -> torch.Tensor:
-    """Counter-clockwise about the centre, bilinear."""
+    """Rotate counter-clockwise about the centre, bilinear."""
     height, width = pixels.shape[-2:]
     cosine, sine = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
     inverse = [[cosine, -sine * height / width, 0.0], [sine * width / height, cosine, 0.0]]

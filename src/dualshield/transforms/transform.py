@@ -1,4 +1,4 @@
-"""A transformation of images in [0,1], canonical ones as a rule: a family at a level, clipped to [0,1]."""
+"""A transformation of images in [0,1]: one family at one level, clipped to [0,1]."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Transform:
     def __call__(self, image: NotTensor, *, seed: int = 0) -> CanonicalImage: ...
 
     def __call__(self, image: ImageLike, *, seed: int = 0) -> torch.Tensor | CanonicalImage:
-        """A float tensor (3, height, width) gives one of the same size; anything else is made canonical first.
+        """Return the transformed image: of the same size for a float tensor (3, height, width), else canonical.
 
-        Tensors of other kinds (uint8, grey, with alpha) are among the latter, which types cannot tell.
+        Other tensors (uint8, grey, with alpha) also give a canonical image, which the overloads cannot express.
         """
         if isinstance(image, torch.Tensor) and image.ndim == 3 and image.shape[0] == 3 and image.is_floating_point():
             return self._apply(image, seed)
@@ -60,16 +60,17 @@ class Transform:
 PAPER_TRANSFORMS = tuple(Transform(family, level) for family, levels in paper.LEVELS.items() for level in levels)
 LOWEST_INTENSITY = tuple(transform for transform in PAPER_TRANSFORMS if transform.name in paper.MILDEST)
 EXTRA_TRANSFORMS = tuple(Transform(family, level) for family, levels in extras.LEVELS.items() for level in levels)
+ALL_TRANSFORMS = (*PAPER_TRANSFORMS, *EXTRA_TRANSFORMS)
 
 
 def parse(name: str) -> Transform:
-    """The transform of that name at a level of its list; the level may be written out, as in "crop-0.90"."""
+    """Return the listed transform of this name; the level may be written with more digits, as in "crop-0.90"."""
     family, _, level = name.strip().lower().partition("-")
-    for transform in (*PAPER_TRANSFORMS, *EXTRA_TRANSFORMS):
+    for transform in ALL_TRANSFORMS:
         if transform.family == family and _number(level) == transform.level:
             return transform
-    known = ", ".join(transform.name for transform in (*PAPER_TRANSFORMS, *EXTRA_TRANSFORMS))
-    raise InputError(f"unknown transform {name!r}; known are {known}")
+    known = ", ".join(transform.name for transform in ALL_TRANSFORMS)
+    raise InputError(f"unknown transform {name!r}; use one of {known}")
 
 
 def _number(text: str) -> float:

@@ -1,19 +1,19 @@
 """Sound bounds of every neuron over a region, by backward substitution of linear relaxations (CROWN).
 
-All is done in deviations from what the network computes at the centre of the region, where layers are linear without a
-bias. To bound a neuron, a row of coefficients begins as a one at that neuron and is carried back layer by layer, at a
-ReLU by the lines around it (relaxation.py), down to the input, where the region gives the worst case. Neurons that
-plain interval arithmetic proves stable need no such pass.
+All values are deviations from the network's values at the centre of the region, so layers are linear without a bias.
+To bound a neuron, a row of coefficients starts as a one at that neuron. It is carried back layer by layer, through a
+ReLU by the lines around it (relaxation.py), to the input, where the region gives the worst case. Neurons that interval
+arithmetic proves stable need no such pass.
 
-Rounding. A sum of n products, in whatever order, is off by at most n u times the sum of their absolute values (Higham,
+Rounding. A sum of n products, in any order, is off by at most n u times the sum of their absolute values (Higham,
 Accuracy and Stability, 3.1; u is half a unit in the last place). So one step of a pass, ``row -> row W``, changes the
-bound by at most ``n u |row| (|W| D)``, with D the largest deviations of the layer before; what the computed centre is
-off adds the same with u of float64 and the centre's own magnitudes. Along a pass these are added up, with twice the u,
-and the bound is moved outwards by the total. Passes are made in float32 first, and in float64 for the neurons where
-that total matters. The result holds for the network in real arithmetic, with its weights as stored.
+bound by at most ``n u |row| (|W| D)``, with D the largest deviations of the layer before. The error of the computed
+centre adds the same, with u of float64 and the centre's own magnitudes. These errors are added up along a pass, with
+twice the u, and the bound is moved outwards by the total. Passes are made in float32 first, and in float64 for the
+neurons where that total matters. The result holds for the network in real arithmetic, with its weights as stored.
 
-The centre of the region is itself computed, and may be off by the region's blur. The true input is within radius and
-blur of what was computed, and that is where the intervals begin.
+The centre of the region is computed too, and may be off by the region's blur. The true input is within radius plus blur
+of the computed centre, and the intervals start with that extent.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from dualshield.verification.program import Node, Program
 from dualshield.verification.region import Region
 from dualshield.verification.relaxation import EXACT, ROUNDING, Interval, Relaxation
 
-# Numbers in the largest array of a backward pass, and the side of the tile of neurons that share one.
+# Size of the largest array of a backward pass, and the side of the tile of neurons that share a pass.
 PASS_NUMBERS = 2_000_000
 TILE = 4
-# A pass is made again in float64 where rounding has taken more than this part of the width.
+# A pass is repeated in float64 where rounding loses more than this fraction of the width.
 TOLERATED_LOSS = 0.02
-# The losses are themselves computed with rounding.
+# Covers the rounding of the losses themselves.
 LOSS_FACTOR = 1.01
 
 
 class Bounds:
-    """Bounds of the nodes of a program over a region, as far as they have been worked out."""
+    """Bounds of the nodes of a program over a region, as far as computed."""
 
     def __init__(self, program: Program, region: Region) -> None:
         self.program, self.region = program, region
         self.centres = program.values(region.centre)
         self.deviations = [Interval(-region.extent, region.extent)]
-        # What a pass through a node loses to rounding in each precision, per unit of coefficient.
+        # Rounding loss of a pass through each node, by precision, per unit of coefficient.
         self.losses = [self._loss(region.doubt, region.terms * region.extent)]
         self.relaxations: dict[int, Relaxation] = {}
 
     def interval(self, index: int) -> Interval:
-        """Bounds of a node."""
+        """Return the bounds of a node."""
         centre, deviation = self.centres[index], self.deviations[index]
         blur = EXACT * (centre.abs() + deviation.magnitude)
         return Interval(centre + deviation.low - blur, centre + deviation.high + blur)
@@ -61,7 +61,7 @@ class Bounds:
         return Interval(last.low.flatten(), last.high.flatten())
 
     def extend(self, *, refine: bool) -> None:
-        """Bound the next node: by intervals, and with ``refine`` by backward passes where that may help."""
+        """Bound the next node by interval arithmetic, and with ``refine`` by backward passes where they may help."""
         index = len(self.deviations)
         deviation = self._forward(index, self.program.nodes[index])
         lossy = torch.ones_like(deviation.low, dtype=torch.bool)
@@ -71,7 +71,7 @@ class Bounds:
         self.deviations.append(deviation)
 
     def sensitivity(self) -> torch.Tensor:
-        """How fast each output can fall as the radius grows from 0, to first order; a guess, not a bound."""
+        """Estimate to first order how fast each output can fall as the radius grows from 0; this is not a bound."""
         everything = torch.ones(self.program.nodes[-1].shape, dtype=torch.bool)
         slopes = torch.zeros(everything.shape, dtype=torch.float64)
         for rows, where in self._chunks(self.program.last, everything, torch.float32):
@@ -86,7 +86,7 @@ class Bounds:
         return (centre + deviation.low < 0) & (centre + deviation.high > 0)
 
     def _forward(self, index: int, node: Node) -> Interval:
-        """Bounds by interval arithmetic; notes what passes through this node lose."""
+        """Bound a node by interval arithmetic, and record its rounding losses."""
         given = [self.deviations[source] for source in node.sources]
         sizes = [self.centres[source].abs() + self.deviations[source].magnitude for source in node.sources]
         if node.conv is not None:
@@ -117,7 +117,7 @@ class Bounds:
     def _refined(
         self, index: int, deviation: Interval, chosen: torch.Tensor, dtype: torch.dtype
     ) -> tuple[Interval, torch.Tensor]:
-        """The bounds with those of the chosen neurons tightened, and where rounding matters."""
+        """Tighten the bounds of the chosen neurons; return all bounds, and where rounding matters."""
         low, high, lossy = deviation.low.clone(), deviation.high.clone(), torch.zeros_like(chosen)
         for rows, where in self._chunks(index, chosen, dtype):
             least, most, lost = self._extremes(index, rows)
@@ -129,7 +129,7 @@ class Bounds:
     def _chunks(
         self, index: int, chosen: torch.Tensor, dtype: torch.dtype
     ) -> Iterator[tuple[Patch, tuple[torch.Tensor, ...]]]:
-        """The chosen neurons tile by tile, one row of coefficients each."""
+        """Yield the chosen neurons tile by tile, with one row of coefficients per neuron."""
         _, height, width = chosen.shape
         most = self._rows_per_pass(index)
         for top in range(0, height, TILE):
@@ -144,7 +144,7 @@ class Bounds:
                     yield Patch(values, top, left), (channel, y + top, x + left)
 
     def _rows_per_pass(self, index: int) -> int:
-        """How many neurons of a tile in the middle, where windows are largest, fill the numbers of one pass."""
+        """Return how many neurons fit into one pass, for a tile in the middle, where windows are largest."""
         channels, height, width = self.program.nodes[index].shape
         tall, wide = min(TILE, height), min(TILE, width)
         waiting = {index: Patch(torch.zeros(1, channels, tall, wide), (height - tall) // 2, (width - wide) // 2)}
@@ -157,18 +157,18 @@ class Bounds:
         return max(1, PASS_NUMBERS // (2 * largest))
 
     def _extremes(self, index: int, rows: Patch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The least and the most of ``rows`` times the deviation of a node, and what rounding added to each."""
+        """Return the minimum and maximum of ``rows`` times the deviation of a node, and the rounding loss in each."""
         count = len(rows.values)
         patch, constants, lost = self._carried_back(index, rows)
         least = constants - self.region.deviation(patch) - lost
-        if len(least) == count:  # linear all the way: the most is minus the least
+        if len(least) == count:  # linear all the way: the maximum is minus the minimum
             return least, -least, lost
         return least[:count], -least[count:], lost[:count]
 
     def _carried_back(self, index: int, rows: Patch) -> tuple[Patch, torch.Tensor, torch.Tensor]:
-        """Rows on a node as rows on the input with constants beside them, and what is lost to rounding.
+        """Carry rows on a node back to rows on the input; return these, their constants and the rounding losses.
 
-        Where ReLUs are unstable on the way, the negatives of the rows come along after the rows.
+        If a ReLU on the way is unstable, the negated rows are appended to the rows.
         """
         count, dtype = len(rows.values), rows.values.dtype
         waiting = {index: rows}
@@ -179,7 +179,7 @@ class Bounds:
                 continue
             patch, lines = waiting.pop(current), self.relaxations.get(current)
             if lines is not None and not mirrored and not lines.is_linear(patch):
-                # Up to here the network is linear; from here on a row and its negative need different lines.
+                # Linear up to here; from here on a row and its negative need different lines.
                 waiting = {source: other.mirrored() for source, other in waiting.items()}
                 patch, constants, lost, mirrored = patch.mirrored(), constants.repeat(2), lost.repeat(2), True
             lost += patch.size(self.losses[current][dtype])
@@ -190,7 +190,7 @@ class Bounds:
         return waiting[0], constants, LOSS_FACTOR * (lost + waiting[0].size(self.losses[0][dtype]))
 
     def _pass_on(self, waiting: dict[int, Patch], index: int, patch: Patch) -> None:
-        """Hand coefficients on a node over to its sources."""
+        """Pass the coefficients on a node to its sources."""
         node = self.program.nodes[index]
         if node.conv is not None:
             patch = node.conv.backward(patch)
@@ -199,15 +199,15 @@ class Bounds:
 
 
 def _precisions() -> tuple[torch.dtype, ...]:
-    """Those of the passes, in order; float32 is left out where torch was told to compute it with fewer bits."""
+    """Return the precisions of the passes, in order; no float32 if torch may compute it with fewer bits."""
     library: Any = torch.backends.mkldnn
     whole = {library.matmul.fp32_precision, library.conv.fp32_precision} <= {"none", "ieee"}
     return (torch.float32, torch.float64) if whole else (torch.float64,)
 
 
 def bound(program: Program, region: Region, *, refine: bool = True) -> Bounds:
-    """Bounds of every node over the region; without ``refine`` by interval arithmetic alone."""
-    # Under autocast passes in float32 would be made in bfloat16.
+    """Bound every node over the region; without ``refine`` by interval arithmetic alone."""
+    # Under autocast, float32 passes would run in bfloat16.
     with torch.autocast("cpu", enabled=False):
         bounds = Bounds(program, region)
         for index in range(1, len(program.nodes)):

@@ -1,7 +1,7 @@
-"""Rows of coefficients that are zero outside a window of the map they belong to.
+"""Rows of coefficients that are zero outside a window of their feature map.
 
-A neuron of an early layer sees a small part of the image, and so does the linear bound of it: keeping windows instead
-of whole maps makes the backward passes several times cheaper.
+A neuron of an early layer depends on a small part of the image, and so does its linear bound. Windows instead of whole
+maps make the backward passes several times cheaper.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ import torch
 
 @dataclass(frozen=True, eq=False)
 class Patch:
-    """Coefficients ``(rows, channels, height, width)`` of the window that begins at ``top``, ``left``."""
+    """Coefficients ``(rows, channels, height, width)`` of the window that starts at ``top``, ``left``."""
 
     values: torch.Tensor
     top: int
     left: int
 
     def with_values(self, values: torch.Tensor) -> Patch:
-        """Other coefficients on the same window."""
+        """Return a patch with other coefficients on the same window."""
         return Patch(values, self.top, self.left)
 
     def mirrored(self) -> Patch:
-        """These rows, and after them their negatives."""
+        """Return these rows, followed by their negatives."""
         return self.with_values(torch.cat([self.values, -self.values]))
 
     def clipped(self, height: int, width: int) -> Patch:
-        """Without what lies outside a map of this size."""
+        """Return the part of the patch inside a map of this size."""
         _, _, tall, wide = self.values.shape
         top, left = max(self.top, 0), max(self.left, 0)
         bottom, right = min(self.top + tall, height), min(self.left + wide, width)
@@ -36,16 +36,16 @@ class Patch:
         return Patch(cut, top, left)
 
     def window(self, whole: torch.Tensor) -> torch.Tensor:
-        """The same window of a map ``(channels, height, width)``."""
+        """Return the window of a map ``(channels, height, width)``."""
         _, _, tall, wide = self.values.shape
         return whole[:, self.top : self.top + tall, self.left : self.left + wide]
 
     def dot(self, whole: torch.Tensor) -> torch.Tensor:
-        """The inner product of each row with a map, summed in float64: ``(rows,)``."""
+        """Return the inner product of each row with a map, summed in float64: ``(rows,)``."""
         return (self.values * self.window(whole)).sum((1, 2, 3), dtype=torch.float64)
 
     def size(self, whole: torch.Tensor) -> torch.Tensor:
-        """The inner product of absolute values with a map that has no negative numbers: ``(rows,)``."""
+        """Return the inner product of the rows' absolute values with a non-negative map: ``(rows,)``."""
         return (self.values.abs().flatten(1) @ self.window(whole).flatten().to(self.values.dtype)).double()
 
     def __add__(self, other: Patch) -> Patch:

@@ -1,7 +1,7 @@
-"""A network as the verifier sees it: convolutions, ReLUs and sums, in float64, in the order they are computed.
+"""A network as a list of convolutions, ReLUs and sums in float64, in the order of computation.
 
-A linear layer is a convolution whose kernel covers its whole input, and batch norm in evaluation mode is folded into
-the convolution before it, so one kind of affine layer is enough.
+A linear layer is a convolution whose kernel covers its whole input. Batch norm in evaluation mode is folded into the
+convolution before it. So one kind of affine layer is enough.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Shape = tuple[int, int, int]
 
 @dataclass(frozen=True, eq=False)
 class Conv:
-    """An affine layer ``(c, h, w)`` to ``(o, h', w')``."""
+    """An affine layer from ``(c, h, w)`` to ``(o, h', w')``."""
 
     weight: torch.Tensor
     bias: torch.Tensor
     stride: int
     padding: int
     inside: Shape
-    bias_size: torch.Tensor  # the absolute values that the bias was computed from, summed: how far it may be rounded
+    bias_size: torch.Tensor  # sum of the absolute values behind the bias, which bounds its rounding error
 
     @property
     def outside(self) -> Shape:
@@ -43,22 +43,22 @@ class Conv:
 
     @property
     def terms(self) -> int:
-        """The most numbers that one sum adds up, forward or backward."""
+        """The largest number of terms in one sum, forward or backward."""
         return max(self.weight[0].numel(), self.weight[:, 0].numel()) + 1
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return F.conv2d(x[None], self.weight, self.bias, self.stride, self.padding)[0]
 
     def linear(self, x: torch.Tensor) -> torch.Tensor:
-        """``W x``, without the bias."""
+        """Return ``W x``, without the bias."""
         return F.conv2d(x[None], self.weight, None, self.stride, self.padding)[0]
 
     def spread(self, deviation: torch.Tensor) -> torch.Tensor:
-        """``|W| deviation``: how far outputs move when each input moves by so much."""
+        """Return ``|W| deviation``: the largest moves of the outputs if each input moves by up to ``deviation``."""
         return F.conv2d(deviation[None], self.weight.abs(), None, self.stride, self.padding)[0]
 
     def backward(self, rows: Patch) -> Patch:
-        """``rows W`` in the rows' own precision, of their window only; what falls on the padding is dropped."""
+        """Return ``rows W`` in the rows' own precision, for their window only; coefficients on the padding are dropped."""
         weight = self._weight(rows.values.dtype)
         if rows.values.shape[2:] == (1, 1):
             values = (rows.values.flatten(1) @ weight.flatten(1)).view(-1, *weight.shape[1:])
@@ -77,7 +77,7 @@ class Conv:
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One step: an affine layer, a ReLU (no layer, one source) or a sum (two sources)."""
+    """One step of a program: an affine layer, a ReLU (no layer, one source) or a sum (two sources)."""
 
     sources: tuple[int, ...]
     shape: Shape
@@ -89,29 +89,29 @@ class Node:
 
 
 class Program:
-    """Nodes in order; node 0 is the input, the last one the output."""
+    """The nodes of a network in order; node 0 is the input, the last node the output."""
 
     def __init__(self, inside: Shape, post: Callable[[torch.Tensor], torch.Tensor]) -> None:
         self.nodes: list[Node] = [Node((), inside)]
-        self.post = post  # from outputs to the entries of the hash; never decreasing
+        self.post = post  # maps outputs to the entries of the hash; non-decreasing
 
     @property
     def last(self) -> int:
-        """The latest node."""
+        """The index of the last node."""
         return len(self.nodes) - 1
 
     def conv(self, layer: nn.Module, norm: nn.BatchNorm2d | None = None, source: int | None = None) -> int:
-        """Append a convolution or linear layer, with the batch norm that follows it."""
+        """Append a convolution or linear layer with the batch norm after it; return its index."""
         source = self.last if source is None else source
         conv = _affine(layer, norm, self.nodes[source].shape)
         return self._add(Node((source,), conv.outside, conv))
 
     def relu(self) -> int:
-        """Append a ReLU of the latest node."""
+        """Append a ReLU of the last node; return its index."""
         return self._add(Node((self.last,), self.nodes[-1].shape))
 
     def sum(self, one: int, two: int) -> int:
-        """Append a sum."""
+        """Append the sum of two nodes; return its index."""
         return self._add(Node((one, two), self.nodes[one].shape))
 
     def _add(self, node: Node) -> int:
@@ -119,11 +119,11 @@ class Program:
         return self.last
 
     def run(self, x: torch.Tensor) -> torch.Tensor:
-        """The outputs ``(n,)`` for one input, in float64."""
+        """Return the outputs ``(n,)`` for one input, in float64."""
         return self.values(x)[-1].flatten()
 
     def values(self, x: torch.Tensor) -> list[torch.Tensor]:
-        """What every node is for one input, in float64."""
+        """Return the values of all nodes for one input, in float64."""
         values = [x.double()]
         for node in self.nodes[1:]:
             given = [values[source] for source in node.sources]
@@ -140,7 +140,7 @@ def _affine(layer: nn.Module, norm: nn.BatchNorm2d | None, inside: Shape) -> Con
         bias = layer.bias.detach().double()
         return Conv(weight, bias, 1, 0, inside, bias.abs())
     if not isinstance(layer, nn.Conv2d) or not _is_plain(layer):
-        raise InputError(f"the verifier does not know the layer {layer}")
+        raise InputError(f"the verifier does not know the layer {layer}; use the network of c-pdq or c-pdna")
     weight = layer.weight.detach().double()
     bias = weight.new_zeros(len(weight)) if layer.bias is None else layer.bias.detach().double()
     size = bias.abs()
@@ -155,23 +155,20 @@ def _affine(layer: nn.Module, norm: nn.BatchNorm2d | None, inside: Shape) -> Con
 
 
 def _is_plain(layer: nn.Conv2d) -> bool:
-    """Whether one stride, one padding by zeros and its kernel say all about a convolution."""
+    """Whether a convolution has one stride, one zero padding, and no groups or dilation."""
     same = layer.stride[0] == layer.stride[1] and layer.padding[0] == layer.padding[1]
     named = isinstance(layer.padding, str) or layer.padding_mode != "zeros"
     return same and not named and layer.groups == 1 and layer.dilation == (1, 1)
 
 
 def program_of(network: nn.Module, inside: Shape) -> Program:
-    """The program of a network whose layers the verifier knows: C-PDQ's or C-PDNA's."""
+    """Return the program of a supported network: C-PDQ or C-PDNA."""
     if isinstance(network, CPdqNet):
         return _c_pdq(network, inside)
     if isinstance(network, nn.Sequential) and [type(layer) for layer in network] == [CPdnaNet, Thermometer]:
         assert isinstance(network[0], CPdnaNet)
         return _c_pdna(network[0], inside)
-    raise InputError(
-        "only c-pdq and c-pdna can be verified; for other hashes there is smoothing (dualshield match), which "
-        "certifies any"
-    )
+    raise InputError("only c-pdq and c-pdna can be verified; certify other hashes by smoothing (dualshield match)")
 
 
 def _c_pdq(net: CPdqNet, inside: Shape) -> Program:

@@ -1,8 +1,9 @@
-"""Where perturbed inputs may lie: a ball around the input of the network.
+"""The region of perturbed network inputs: the image of a ball around the canonical image.
 
-The input of the network is an affine image ``F x`` of the canonical pixels (the front end), so a ball of canonical
-images becomes a set of inputs. For l2 that set is kept exactly: the largest value of ``a F d`` over ``|d|_2 <= r`` is
-``r |F^T a|_2``. For l_inf the box around it is taken: input i moves by at most ``r |F_i|_1``, whatever the others do.
+The input of the network is an affine function ``F x`` of the canonical pixels (the front end), so a ball of canonical
+images becomes a set of inputs. For l2 this set is treated exactly: the largest value of ``a F d`` over ``|d|_2 <= r``
+is ``r |F^T a|_2``. For l_inf the box around the set is used: input i moves by at most ``r |F_i|_1``, independently of
+the other inputs.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ Space = Literal["canonical", "input"]
 class Region:
     """All inputs within ``radius`` of ``centre``.
 
-    With factors (of rows, columns and colours: L of each, where L Q^T is that factor of the front end) it is the
-    image of a canonical l2 ball. ``reach`` is how far each single input can move at radius 1, ``blur`` how far off the
-    computed centre may be, and ``slack`` how far off a row of the factors, as a part of its length.
+    With ``factors`` (for rows, columns and colours: the L of each factor L Q^T of the front end) the region is the image
+    of a canonical l2 ball. ``reach`` is how far each single input can move at radius 1. ``blur`` bounds the error of the
+    computed centre, and ``slack`` the error of a row of the factors as a fraction of its length.
     """
 
     centre: torch.Tensor
@@ -41,16 +42,16 @@ class Region:
     slack: float = 0.0
 
     def at(self, radius: float) -> Region:
-        """The same region with another radius."""
+        """Return the same region with another radius."""
         return replace(self, radius=radius)
 
     @property
     def extent(self) -> torch.Tensor:
-        """How far each single input may lie from the computed centre."""
+        """The largest distance of each single input from the computed centre."""
         return (self.radius * self.reach + self.blur) * (1 + 4 * EXACT)
 
     def deviation(self, rows: Patch) -> torch.Tensor:
-        """The most that each row of coefficients can gain over the true centre: ``(rows,)``, in float64."""
+        """Return the largest gain of each row of coefficients over the true centre: ``(rows,)``, in float64."""
         values = rows.values
         if self.norm == "linf":
             gain = rows.with_values(values.abs()).dot(self.reach)
@@ -65,17 +66,17 @@ class Region:
 
     @property
     def doubt(self) -> torch.Tensor:
-        """What ``deviation`` may lack of the way from the computed centre, per unit of coefficient in float64."""
+        """A bound on what ``deviation`` misses relative to the computed centre, per unit of coefficient, in float64."""
         return self.blur + (self.terms * EXACT + self.slack) * self.extent
 
     @property
     def terms(self) -> int:
-        """The most numbers that one sum in ``deviation`` adds up before float64 takes over, with some to spare."""
+        """The largest number of terms that ``deviation`` sums before it uses float64, with a small reserve."""
         return 8 + (0 if self.factors is None else sum(factor.shape[0] for factor in self.factors))
 
 
 def region_of(front_end: FrontEnd, pixels: torch.Tensor, norm: str, space: str) -> Region:
-    """The region around one canonical image, of radius 0, in float64."""
+    """Return the region of radius 0 around one canonical image, in float64."""
     if norm not in get_args(Norm):
         raise InputError(f"unknown norm {norm!r}: use one of {', '.join(get_args(Norm))}")
     if space not in get_args(Space):
@@ -102,15 +103,15 @@ def _apply(image: Matrix, rows: Matrix, cols: Matrix, colour: Matrix) -> Matrix:
 
 
 def _upwards(terms: int) -> float:
-    """What lifts a computed sum of so many numbers that are not negative above the true one."""
+    """Return a factor that lifts a computed sum of ``terms`` non-negative numbers above the true sum."""
     return 1 + terms * EXACT
 
 
 def _without_rotation(factor: Matrix) -> Matrix:
-    """``L`` of the factor: what is left of it for the length of ``a L Q^T``.
+    """Return ``L`` of the factor ``L Q^T``; the orthogonal Q does not change the length of ``a L Q^T``.
 
-    By Householder's QR, which keeps each row to a part of its own length: about the number of entries times the
-    rounding (Higham, 19.4). A singular value decomposition is true only to the length of the largest.
+    Householder QR has an error relative to the length of each row: about the number of entries times the rounding
+    (Higham, 19.4). A singular value decomposition has an error relative to the longest row only.
     """
     upper: Matrix = np.asarray(np.linalg.qr(factor.T, mode="r"))
     return np.ascontiguousarray(upper.T)

@@ -1,4 +1,4 @@
-"""Lines around a ReLU, and intervals."""
+"""Linear relaxations of ReLUs, and intervals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dualshield.verification.patch import Patch
 # Twice the unit roundoff of each precision.
 ROUNDING = {torch.float32: 2.0**-23, torch.float64: 2.0**-52}
 EXACT = ROUNDING[torch.float64]
-# What turns a rounded number of float32 into one that is farther from 0 than the number was.
+# Factor that moves a number rounded to float32 farther from 0 than the exact number.
 OUTWARDS = 1 + 4 * ROUNDING[torch.float32]
 
 
@@ -30,13 +30,13 @@ class Interval:
 
 @dataclass(frozen=True, eq=False)
 class Relaxation:
-    """The two lines around each ReLU of a layer, in deviations d from the centre.
+    """A lower and an upper line around each ReLU of a layer, in deviations d from the centre.
 
     With z = c + d the input and ``l <= z <= u``, for ``l < 0 < u``
 
         alpha z  <=  relu(z)  <=  s z + t,      s = u / (u - l),  t = max(u - s u, -s l),  alpha = 1 if u > -l else 0
 
-    and a stable ReLU is 0 or z. Taking relu(c) away on all sides gives the lines in d: the same slopes, and at d = 0 a
+    and a stable ReLU is 0 or z. Subtracting relu(c) on all sides gives the lines in d: the same slopes, and at d = 0 a
     floor of at most 0 and a ceiling of at least 0.
     """
 
@@ -48,14 +48,14 @@ class Relaxation:
 
     @staticmethod
     def of(centre: torch.Tensor, deviation: Interval) -> Relaxation:
-        """For d within ``deviation``."""
+        """Return the lines that hold for d within ``deviation``."""
         low, high = centre + deviation.low, centre + deviation.high
-        # Half a unit of rounding may hide a change of sign.
+        # Rounding may hide a change of sign.
         blur = 2 * EXACT * (centre.abs() + deviation.magnitude)
         low, high = low - blur, high + blur
         active, unstable = (low >= 0).double(), (low < 0) & (high > 0)
         width = high - low
-        # Slopes are rounded first; t then makes a valid line of whatever slope there is.
+        # Slopes are rounded first; t is then computed for the rounded slope, so the line stays valid.
         above = torch.where(unstable, high / width, active).float()
         slope = above.double()
         height = torch.maximum(high - slope * high, -slope * low) + 8 * EXACT * width
@@ -66,13 +66,13 @@ class Relaxation:
         return Relaxation(below.float(), above, floor.float() * OUTWARDS, ceiling.float() * OUTWARDS, unstable)
 
     def is_linear(self, patch: Patch) -> bool:
-        """Whether every ReLU that the patch sees is stable."""
+        """Whether every ReLU in the window of the patch is stable."""
         return not bool(patch.window(self.unstable).any())
 
     def back(self, patch: Patch) -> tuple[Patch, torch.Tensor]:
-        """Rows on the output as rows on the input that are no larger in total, and the constants that belong to them.
+        """Return rows on the input and constants that together bound the rows on the output from below.
 
-        The lower line serves positive coefficients, the upper one negative ones.
+        Positive coefficients use the lower line, negative coefficients the upper line.
         """
         values = (patch.values * patch.window(self.below)).contiguous()
         mixed = patch.window(self.unstable).flatten().nonzero().flatten()

@@ -1,12 +1,12 @@
-"""The largest radius at which no perturbation can make an image evade its own hash, proven without sampling.
+"""Prove without sampling the radius within which no perturbation makes an image evade its own hash.
 
-With bounds ``low <= y <= high`` of the outputs over a region, entry i of the hash can end up no farther from the one of
-the image than ``max(|post(low_i) - h_i|, |post(high_i) - h_i|)``, because post (rounding, or comparing with 1/2) never
+With bounds ``low <= y <= high`` of the outputs over a region, entry i of the hash differs from entry i of the image by
+at most ``max(|post(low_i) - h_i|, |post(high_i) - h_i|)``, because post (rounding, or comparing with 1/2) never
 decreases. The sum over all entries bounds the distance. (The published code takes the larger of "all at their lower
 bounds" and "all at their upper bounds", which is no bound: entries may move in opposite directions.)
 
-A radius at which that sum stays below the limit is certified, and so is every smaller one, since balls are nested;
-bisection looks for the largest.
+A radius is certified if that sum stays below the limit. Every smaller radius is then certified too, since balls are
+nested. Bisection searches for the largest.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from dualshield.verification.program import Program, program_of
 from dualshield.verification.region import Region, region_of
 from dualshield.verification.relaxation import Interval
 
-# Bisection stops when the certified radius is known to this factor.
+# Bisection stops when the certified radius is known up to this factor.
 TOLERANCE = 1.05
-# Radii worth looking at; the largest distance of two canonical images is 887.
+# Range of radii to search; the largest distance between two canonical images is 887.
 SMALLEST, LARGEST = 1e-6, 1e3
 
 Progress = Callable[[int, float, bool], None]  # evaluations so far, the radius tried, whether it is certified
@@ -47,16 +47,16 @@ class Verification:
     rule: str
     norm: str
     space: str
-    radius: float  # 0: nothing could be certified
+    radius: float  # 0 if nothing could be certified
     radius_upload: float | None  # the same guarantee in the upload's own pixels, for l2
-    limit: float  # a distance below this matches
-    distance_bound: float  # no input within the radius is farther from the hash than this
+    limit: float  # distances below this match
+    distance_bound: float  # no input within the radius has a larger distance to the hash
     next_radius: float  # the smallest radius that was not certified
     evaluations: int
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
+        """Return plain values, ready for JSON."""
         return asdict(self)
 
 
@@ -72,18 +72,19 @@ def verify(
 ) -> Verification:
     """Certify, for the network in real arithmetic, that every input within the radius still matches the image's hash.
 
-    ``space`` canonical: perturbations of the 512 x 512 pixels in [0, 1]; input: of what the network is given (C-PDNA's
-    is normalised by the deviations of ImageNet). ``rule``: by which a match is meant, the authors' or the hash's bits.
+    ``space``: "canonical" for perturbations of the 512 x 512 pixels in [0, 1], "input" for perturbations of the network
+    input (that of C-PDNA is normalised by ImageNet's deviations). ``rule``: the matching rule, "native" for the authors'
+    or "hamming" for the hash's bits.
     """
     require("tolerance", tolerance, *NUMBER)
     if not tolerance > 1:
-        raise InputError(f"tolerance {tolerance} is not a factor above 1")
+        raise InputError(f"tolerance {tolerance} is not a factor above 1; use {TOLERANCE}, for example")
     started = time.perf_counter()
     hash_, found = as_hash(hash), as_image(image)
     program = program_of(hash_.network, hash_.front_end.shape)
     hash_ = hash_.with_rule(rule)
     region = region_of(hash_.front_end, found.pixels, norm, space)
-    # The hash as it is deployed, whose bits next to the boundary may differ from those in float64.
+    # The code as deployed; bits near the boundary may differ from those in float64.
     reference = _entries(hash_, hash_.margins(found.pixels[None])[0], program)
     limit = hash_.boundary if hash_.rule == "native" else hash_.max_distance + 1
     search = _Search(program, region, reference, limit, progress)
@@ -107,7 +108,7 @@ def verify(
 
 
 def _entries(hash_: PerceptualHash, margins: torch.Tensor, program: Program) -> torch.Tensor:
-    """The entries of a hash as its rule has them: at a tie the bits of an entry may tell another than its value."""
+    """Return the entries of a hash as its rule compares them; at a tie, bits and native value of an entry may differ."""
     code = hash_.encode(margins)
     if hash_.rule == "hamming":
         code = code.view(math.prod(program.nodes[-1].shape), -1).sum(-1)
@@ -115,9 +116,9 @@ def _entries(hash_: PerceptualHash, margins: torch.Tensor, program: Program) -> 
 
 
 def worst_distance(program: Program, outputs: Interval, reference: torch.Tensor) -> float:
-    """The farthest from ``reference`` (entries of a hash) that outputs within these bounds can lead."""
+    """Return the largest distance to ``reference`` (entries of a hash) of any outputs within these bounds."""
     if not bool((outputs.low <= outputs.high).all()):
-        return math.inf  # not a number somewhere: nothing is known
+        return math.inf  # there is a NaN, so nothing is proven
     low, high = program.post(outputs.low), program.post(outputs.high)
     return float(torch.maximum((low - reference).abs(), (high - reference).abs()).sum())
 
@@ -128,10 +129,10 @@ class _Search:
     ) -> None:
         self.program, self.region, self.reference, self.limit = program, region, reference, limit
         self.progress = progress
-        self.distances: dict[float, float] = {}  # what was proven at each radius that was tried
+        self.distances: dict[float, float] = {}  # proven distance bound at each radius tried
 
     def run(self, tolerance: float) -> tuple[float, float]:
-        """The largest certified radius found, and the smallest that was not certified."""
+        """Return the largest certified radius found, and the smallest radius tried that was not certified."""
         low, high = 0.0, self._first_guess()
         while high < LARGEST and self._certified(high):
             low, high = high, 2 * high
@@ -147,7 +148,7 @@ class _Search:
             else:
                 high = middle
         if low == 0:
-            self._certified(low)  # what holds for the image itself
+            self._certified(low)  # records the bound at radius 0
         return low, high
 
     def _certified(self, radius: float) -> bool:
@@ -159,7 +160,7 @@ class _Search:
         return certified
 
     def _first_guess(self) -> float:
-        """Half the radius at which the network, if it were linear, would stop to be certified."""
+        """Return half the radius at which certification would fail if the network were linear."""
         linear = bound(self.program, self.region.at(0.0), refine=False)
         centre, slopes = self.program.run(self.region.centre), linear.sensitivity()
         radius = SMALLEST

@@ -1,4 +1,4 @@
-"""Trained weights: which exist (catalogue), where they lie here (store), and how they are read safely (checkpoint)."""
+"""Trained weights: the list of known files (catalogue), the local folder (store), and safe loading (checkpoint)."""
 
 from dualshield.weights.catalogue import CATALOGUE, WeightFile, weight_file
 from dualshield.weights.checkpoint import load_strict, read_state

@@ -1,4 +1,4 @@
-"""Which weight files the hashes can use, and where their authors publish them. Data only; nothing is bundled."""
+"""The weight files that hashes can use, and where their authors publish them. No weights are bundled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SSCD = "https://dl.fbaipublicfiles.com/sscd-copy-detection"
 CERTPHASH = "https://drive.google.com/drive/folders/1b7RbO-uDdlvsxgsxE4H-tjrdGVx7pVRu"
 
 DINOHASH = "https://huggingface.co/backslashh/DINOHash/resolve/main"
-# Two versions of the authors' arrays: 96 components, and later 384 (ViT-S) and 512 (ViT-B).
+# Two versions of the authors' arrays: first 96 components, later 384 (ViT-S) and 512 (ViT-B).
 DINOHASH_ARRAYS = (
     "https://raw.githubusercontent.com/proteus-photos/dinohash-perceptual-hash/"
     "195681c08fd9cb63fcd0c711a02ef31d4981e29e/hashes"
@@ -20,28 +20,28 @@ DINOHASH_LATER_ARRAYS = (
     "14cc3c74952ece7e6424bd8badacf4f2d175ab60/hashes"
 )
 DINOHASH_LICENCE = "none stated (the authors' Node package says MIT)"
-DINOHASH_PAIRED = "belongs to one version of the network, and to no other"
+DINOHASH_PAIRED = "fits only one version of the network"
 SIMDINO = "https://drive.usercontent.google.com/download?export=download&confirm=t&id"
-SIMDINO_NOTE = "linked in the README of github.com/RobinWu218/SimDINO; its name there may be another"
+SIMDINO_NOTE = "linked in the README of github.com/RobinWu218/SimDINO, possibly under another name"
 
 
 @dataclass(frozen=True)
 class WeightFile:
     """One file that a hash can be loaded from."""
 
-    name: str  # what the user calls it: dualshield weights import NAME FILE
+    name: str  # the NAME in: dualshield weights import NAME FILE
     hash: str  # the hash it belongs to
-    file: str  # its name where the authors publish it
-    address: str | None  # None: nobody publishes it
+    file: str  # the authors' file name
+    address: str | None  # None: not published
     licence: str
     note: str = ""
-    sha256: str | None = None  # None: not known to us, any file that loads as this model is taken
+    sha256: str | None = None  # None: unknown; any file that loads as this model is accepted
     megabytes: int | None = None
-    command: str | None = None  # makes the file here, where it is fitted and not published
+    command: str | None = None  # creates a file that is fitted locally instead of downloaded
 
     @property
     def how_to_get(self) -> str:
-        """What to do by hand, ending in the import command, or the command that makes the file."""
+        """Instructions for the user: where to get the file and how to import it, or the command that creates it."""
         if self.command is not None:
             return f"run: {self.command}"
         origin = f"download {self.file} from {self.address}" if self.address else f"get {self.file} from its authors"
@@ -96,7 +96,7 @@ CATALOGUE: dict[str, WeightFile] = {
         file="ckpt_best.pth",
         address=CERTPHASH,
         licence="none stated",
-        note="in a folder coco_photodna_epN, where N/255 is the l_inf it was trained for",
+        note="in a folder coco_photodna_epN, where N/255 is the l_inf bound it was trained for",
         megabytes=11,
     ),
     "c-pdq": WeightFile(
@@ -105,7 +105,7 @@ CATALOGUE: dict[str, WeightFile] = {
         file="ckpt_best.pth",
         address=CERTPHASH,
         licence="none stated",
-        note="in a folder mnist_pdq_epN, where N/255 is the l_inf it was trained for",
+        note="in a folder mnist_pdq_epN, where N/255 is the l_inf bound it was trained for",
         megabytes=18,
     ),
     "dinohash-onnx": WeightFile(
@@ -249,7 +249,7 @@ CATALOGUE: dict[str, WeightFile] = {
 
 
 def weight_file(name: str) -> WeightFile:
-    """The entry called ``name``."""
+    """Return the catalogue entry ``name``."""
     if name not in CATALOGUE:
         raise InputError(f"unknown weights {name!r}: use one of {', '.join(CATALOGUE)}")
     return CATALOGUE[name]

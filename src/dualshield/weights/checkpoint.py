@@ -1,6 +1,6 @@
-"""Reading somebody's checkpoint: numbers under the expected names, or an error that says which name is wrong.
+"""Safe loading of third-party checkpoints; an error names the key that is wrong.
 
-Nothing in a file is executed: torch unpickles with ``weights_only``, and what is not a plain tensor is refused.
+No code in a file is executed: torch unpickles with ``weights_only``, and anything but plain tensors is refused.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from torch import nn
 from dualshield.errors import WeightsError
 
 SHOWN_KEYS = 4
-# Has no effect in evaluation mode, and old versions of torch did not save it.
+# May be missing: it has no effect in evaluation mode, and old versions of torch did not save it.
 COUNTER = "num_batches_tracked"
 
 
 def read_state(path: Path, hash_name: str, *, inside: str | None = None) -> dict[str, torch.Tensor]:
-    """The finite tensors of a checkpoint by name; ``inside`` names the entry that holds them, where there are more."""
+    """Return the tensors of a checkpoint by name, all finite; ``inside`` names the entry that holds them, if nested."""
 
     def wrong(why: str) -> WeightsError:
         return weights_error(hash_name, path, why)
@@ -45,10 +45,10 @@ def read_state(path: Path, hash_name: str, *, inside: str | None = None) -> dict
 
 
 def checked_tensor(key: str, tensor: torch.Tensor, wrong: Any) -> torch.Tensor:
-    """The tensor, if it is dense and finite; ``wrong`` makes the error."""
+    """Return the tensor if it is dense and finite, else raise the error that ``wrong`` creates."""
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_complex() or tensor.device.type != "cpu":
         raise wrong(f"key {key!r} is not a plain tensor")
-    # A view may claim terabytes over a few stored numbers; looking at its values would then take them.
+    # A view may claim terabytes over a few stored numbers; reading its values would then need that memory.
     if tensor.numel() > tensor.untyped_storage().nbytes() // tensor.element_size():
         raise wrong(f"key {key!r} claims a shape of {tuple(tensor.shape)}, which the file does not hold")
     if tensor.is_floating_point() and not torch.isfinite(tensor).all():
@@ -59,7 +59,7 @@ def checked_tensor(key: str, tensor: torch.Tensor, wrong: Any) -> torch.Tensor:
 def load_strict(
     module: nn.Module, state: Mapping[str, torch.Tensor], hash_name: str, file: str, *, ignore: Iterable[str] = ()
 ) -> None:
-    """Copy ``state`` into ``module``, whose names and shapes it must have exactly.
+    """Copy ``state`` into ``module``; names and shapes must agree exactly.
 
     ``ignore`` lists prefixes of keys that the authors save but the hash does not use.
     """
@@ -97,7 +97,7 @@ def load_strict(
 
 
 def weights_error(hash_name: str, file: Path | str, why: str) -> WeightsError:
-    """An error of one line: names in a checkpoint may hold anything."""
+    """Return an error of one line; control characters from the file are replaced."""
     name = file.name if isinstance(file, Path) else file
     text = "".join(c if c.isprintable() else "?" for c in f"hash {hash_name}: {name}: {why}")
     return WeightsError(text)
@@ -112,14 +112,14 @@ def _unpickle(path: Path, wrong: Any) -> Any:
     if archive:
         _check_archive(path, wrong)
     try:
-        # Older checkpoints keep the training script's arguments beside the weights: a bag of values, no code.
+        # Older checkpoints store the training script's arguments beside the weights; a Namespace holds values, no code.
         with torch.serialization.safe_globals([argparse.Namespace]), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a pickle of another protocol is refused below, in our words
+            warnings.simplefilter("ignore")  # unusual pickle protocols get our own error below
             return torch.load(path, map_location="cpu", weights_only=True, mmap=archive)
     except Exception as error:  # damaged data raises almost anything
         named = re.search(r"GLOBAL ([\w.]+)|Unsupported (?:class|global):? ([\w.]+)", str(error))
         if named:
-            raise wrong(f"holds more than numbers ({named[1] or named[2]}), which could be code; refused") from error
+            raise wrong(f"holds more than numbers ({named[1] or named[2]}), which could run code; refused") from error
         raise wrong("not a readable PyTorch checkpoint of tensors, or a truncated one; download it again") from error
 
 
@@ -131,7 +131,7 @@ def _check_archive(path: Path, wrong: Any) -> None:
         raise wrong(f"a damaged archive ({error}); download it again") from error
     if any(entry.filename.endswith("/constants.pkl") for entry in entries):
         raise wrong("this is a TorchScript archive, expected a state_dict")
-    # torch.save never compresses; what is compressed may unfold to any size.
+    # torch.save never compresses, and a compressed entry may expand to any size.
     if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
         raise wrong("a compressed archive, not a PyTorch checkpoint")
 

@@ -1,4 +1,4 @@
-"""One file from the internet, whole or not at all."""
+"""Download of one file, with checks of encryption, type and size."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Progress = Callable[[int, int | None], None]
 
 
 class DownloadError(Exception):
-    """Why there is no file, as half a sentence."""
+    """A failed download; the message completes the caller's sentence."""
 
 
 class _NoDowngrade(HTTPRedirectHandler):
-    """Redirects may lead anywhere but from https to something that can be tampered with."""
+    """Follow redirects, but never from https to an unencrypted address."""
 
     def redirect_request(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: object, newurl: str
@@ -34,12 +34,12 @@ class _NoDowngrade(HTTPRedirectHandler):
 
 
 def download(address: str, target: Path, limit: int, progress: Progress | None = None) -> None:
-    """Write what ``address`` holds to ``target``, at most ``limit`` bytes of it."""
+    """Download ``address`` to ``target``; raises DownloadError above ``limit`` bytes."""
     request = Request(address, headers={"User-Agent": "dualshield"})
     try:
         with build_opener(_NoDowngrade).open(request, timeout=TIMEOUT_SECONDS) as response:
             if response.headers.get_content_type() == "text/html":
-                raise DownloadError("the address is a web page to be opened in a browser")
+                raise DownloadError("the address is a web page; open it in a browser")
             length = response.headers.get("Content-Length", "")
             total = int(length) if length.isdecimal() else None
             if total is not None and total > limit:
@@ -59,9 +59,9 @@ def download(address: str, target: Path, limit: int, progress: Progress | None =
     except URLError as error:
         raise DownloadError(f"cannot reach {urlsplit(address).netloc} ({error.reason})") from error
     except (HTTPException, OSError, ValueError) as error:
-        raise DownloadError(f"the download broke off ({error})") from error
+        raise DownloadError(f"the download was interrupted ({error})") from error
     if total is not None and done != total:
-        raise DownloadError(f"the download broke off after {done} of {total} bytes")
+        raise DownloadError(f"the download was interrupted after {done} of {total} bytes")
 
 
 def _writable(target: Path) -> IO[bytes]:

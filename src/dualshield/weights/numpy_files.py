@@ -1,4 +1,4 @@
-"""Arrays from .npy and .npz files that may be damaged or hostile: numbers only, never a pickle."""
+"""Safe loading of .npy and .npz files that may be damaged or hostile: numbers only, never a pickle."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ SHOWN = 120
 
 
 def read_numbers(file: IO[bytes]) -> torch.Tensor:
-    """An .npy array as float32; anything else raises almost anything."""
+    """Return an .npy array as float32; an invalid file may raise any exception."""
     array = np.lib.format.read_array(file, allow_pickle=False)
     if array.dtype.kind not in "fiu":
         raise ValueError(f"it holds {array.dtype}")
-    # By way of native float64: torch knows neither other byte orders nor long doubles.
+    # Via native float64, because torch supports neither foreign byte orders nor long doubles.
     return torch.tensor(array.astype(np.float64), dtype=torch.float32)
 
 
 def read_npy(path: Path, hash_name: str) -> torch.Tensor:
-    """The finite numbers in an .npy file."""
+    """Return the array of an .npy file, which must be finite."""
     try:
         with path.open("rb") as file:
             numbers = read_numbers(file)
@@ -37,7 +37,7 @@ def read_npy(path: Path, hash_name: str) -> torch.Tensor:
 
 
 def read_npz(path: Path, hash_name: str, names: tuple[str, ...]) -> dict[str, Any]:
-    """The arrays of an .npz file that has exactly these: tensors, or Python values for single ones."""
+    """Return the arrays of an .npz file, which must have exactly these ``names``; scalars as Python values."""
 
     def wrong(why: str) -> WeightsError:
         return weights_error(hash_name, path, why)
@@ -50,7 +50,7 @@ def read_npz(path: Path, hash_name: str, names: tuple[str, ...]) -> dict[str, An
                 listed = ", ".join(sorted(found))[:SHOWN]
                 raise wrong(f"expected the arrays {', '.join(names)}, found {listed or 'none'}")
             if size > MAX_ARCHIVE_BYTES:
-                raise wrong(f"it would unfold to {size} bytes")
+                raise wrong(f"it would expand to {size} bytes, more than the {MAX_ARCHIVE_BYTES} allowed")
             values = {}
             for name, entry in found.items():
                 with archive.open(entry) as file:
@@ -72,7 +72,7 @@ def _value(name: str, value: Any, wrong: Callable[[str], WeightsError]) -> Any:
 
 def _finite(numbers: torch.Tensor, name: str, wrong: Callable[[str], WeightsError]) -> torch.Tensor:
     if not torch.isfinite(numbers).all():
-        raise wrong(f"{name} does not hold finite numbers only")
+        raise wrong(f"{name} holds numbers that are not finite in float32")
     return numbers
 
 

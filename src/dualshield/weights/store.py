@@ -1,10 +1,10 @@
-"""The folder with the weights a user has imported.
+"""The folder of imported weights.
 
     NAME.json                     which file is stored under NAME, and its sha256; replaced last, atomically
     NAME-<start of sha256>.pt     the file itself, as it was imported, byte for byte
 
-A file is copied, hashed and loaded as the model it claims to be before NAME.json points to it, so whatever goes wrong
-leaves what was there before. Every later load compares the sha256.
+A file is copied, hashed and loaded as its model before NAME.json points to it, so a failed import leaves the previous
+file in use. Every later load compares the sha256.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from pathlib import Path
 
 from dualshield._common.files import write_atomically
 from dualshield._common.folders import weights_folder
-from dualshield.errors import InputError, MissingWeightsError
+from dualshield.errors import InputError, MissingWeightsError, WeightsError
 from dualshield.weights.catalogue import CATALOGUE, WeightFile, weight_file
 from dualshield.weights.checkpoint import weights_error
 from dualshield.weights.download import DownloadError, Progress, download
 
 CHUNK = 1 << 20
 MAX_BYTES = 8 << 30
-# What the catalogue says of a size is rounded, and the authors may publish a new version.
+# Sizes in the catalogue are rounded, and the authors may publish a new version.
 SIZE_TOLERANCE = 2
 
 Check = Callable[["WeightFile", Path], object]
-"""Loads a file as the model it is imported as, and raises where it is not that model."""
+"""Loads a file as the model of the WeightFile; raises if it is not that model."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class StoredWeights:
 
 @dataclass(frozen=True)
 class WeightState:
-    """One line of a listing."""
+    """Whether one file of the catalogue is imported and usable."""
 
     weight: WeightFile
     stored: StoredWeights | None
@@ -53,7 +53,7 @@ class WeightState:
 
 
 def find(*names: str) -> StoredWeights:
-    """The first of these files that is imported, its sha256 verified."""
+    """Return the first of these files that is imported, after a check of its sha256."""
     weights = [weight_file(name) for name in names]
     for weight in weights:
         stored = _recorded(weight)
@@ -62,20 +62,19 @@ def find(*names: str) -> StoredWeights:
             return stored
     ways = "; or ".join(weight.how_to_get for weight in weights)
     fetchable = next((weight for weight in weights if weight.address), None)
-    hint = (
-        f" (with internet, where the address is a file: dualshield weights fetch {fetchable.name})" if fetchable else ""
-    )
-    raise MissingWeightsError(f"hash {weights[0].hash}: no trained weights here; {ways}{hint}")
+    hint = f" (or, if the address is a direct download: dualshield weights fetch {fetchable.name})" if fetchable else ""
+    raise MissingWeightsError(f"hash {weights[0].hash}: no trained weights are imported; {ways}{hint}")
 
 
 def import_file(name: str, source: Path, check: Check) -> StoredWeights:
-    """Keep a copy of ``source`` as the weights ``name``, if ``check`` can load it as that model."""
+    """Import a copy of ``source`` as the weights ``name``, if ``check`` can load it as that model."""
     weight = weight_file(name)
     try:
         if not source.is_file():
-            raise InputError(f"cannot import {source}: {'not a file' if source.exists() else 'no such file'}")
+            what = "not a regular file; give the file itself" if source.exists() else "no such file; check the path"
+            raise InputError(f"cannot import {source}: {what}")
     except OSError as error:
-        raise InputError(f"cannot import {source}: {error.strerror}") from error
+        raise InputError(f"cannot import {source}: {error.strerror}; check the path") from error
 
     def copy(target: Path) -> None:
         try:
@@ -92,7 +91,7 @@ def fetch(name: str, check: Check, progress: Progress | None = None) -> StoredWe
     """Download the weights ``name`` from their authors and import them."""
     weight = weight_file(name)
     if weight.address is None:
-        raise MissingWeightsError(f"weights {name}: nobody publishes them; {weight.how_to_get}")
+        raise MissingWeightsError(f"weights {name}: not published; {weight.how_to_get}")
     address = weight.address
     limit = MAX_BYTES if weight.megabytes is None else SIZE_TOLERANCE * weight.megabytes * 1_000_000
     try:
@@ -102,12 +101,12 @@ def fetch(name: str, check: Check, progress: Progress | None = None) -> StoredWe
 
 
 def states() -> list[WeightState]:
-    """Every file of the catalogue, and whether it is here; contents are not looked at."""
+    """Return the state of every file in the catalogue, without reading file contents."""
     return [_state(weight, verified=False) for weight in CATALOGUE.values()]
 
 
 def verify() -> list[WeightState]:
-    """The files that are here, each read again and compared with its sha256."""
+    """Return the state of every imported file, after reading it and comparing its sha256."""
     found = (_state(weight, verified=True) for weight in CATALOGUE.values())
     return [state for state in found if state.stored is not None or state.problem is not None]
 
@@ -132,7 +131,10 @@ def _store(weight: WeightFile, name: str, fill: Callable[[Path], None], check: C
             raise weights_error(
                 weight.hash, partial, f"sha256 {digest}, the authors' file has {weight.sha256}; download it again"
             )
-        check(weight, partial)
+        try:
+            check(weight, partial)
+        except WeightsError as error:
+            raise WeightsError(f"{error}; {weight.how_to_get}") from error
         stored = StoredWeights(
             weight, weights_folder() / f"{weight.name}-{digest[:16]}{Path(weight.file).suffix}", digest
         )
@@ -148,14 +150,14 @@ def _store(weight: WeightFile, name: str, fill: Callable[[Path], None], check: C
 
 @contextmanager
 def _workplace() -> Iterator[Path]:
-    """A folder for a file that is not imported yet: there it keeps its own name, which errors then mention."""
+    """Create a temporary folder in which a file keeps its own name, so that errors mention that name."""
     home = weights_folder()
     try:
         home.mkdir(parents=True, exist_ok=True)
         place = Path(tempfile.mkdtemp(prefix=".import-", dir=home))
     except OSError as error:
         raise InputError(
-            f"cannot write to the folder of weights {home}: {error.strerror}; set DUALSHIELD_WEIGHTS to another one"
+            f"cannot write to the weights folder {home}: {error.strerror}; set DUALSHIELD_WEIGHTS to another folder"
         ) from error
     try:
         yield place
@@ -175,7 +177,7 @@ def _record_file(weight: WeightFile) -> Path:
 
 
 def _file_before(weight: WeightFile) -> Path | None:
-    """The file that is stored now, as far as that can be told."""
+    """Return the file that is imported now, or None if there is none or its record is damaged."""
     try:
         stored = _recorded(weight)
     except MissingWeightsError:
@@ -188,11 +190,11 @@ def _recorded(weight: WeightFile) -> StoredWeights | None:
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
         name, digest = record["file"], record["sha256"]
-        if Path(name).name != name or not isinstance(digest, str):
-            raise ValueError("impossible values")
+        if Path(name).name != name or "\0" in name or not isinstance(digest, str):
+            raise ValueError("invalid values")
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise MissingWeightsError(
             f"weights {weight.name}: {file} cannot be read ({error}); {weight.how_to_get}"
         ) from error

@@ -1,7 +1,7 @@
-"""The tensors of a TorchScript archive by name, without running the program in it.
+"""Reading of tensors from a TorchScript archive without running its code.
 
 ``torch.jit.load`` would compile the archive's code and may run parts of it. Here only ``data.pkl`` is read, by an
-unpickler that knows plain objects and tensors and nothing else.
+unpickler that accepts nothing but plain objects and tensors.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ STORAGES = {
 
 
 class Scripted:
-    """Stands for an object of the archive: a bag of attributes."""
+    """Stand-in for an object of the archive; holds its attributes."""
 
 
 def read_script_state(path: Path, hash_name: str) -> dict[str, torch.Tensor]:
-    """The finite parameters and buffers of the scripted or traced module in ``path``."""
+    """Return the parameters and buffers of the scripted or traced module in ``path``, all finite."""
 
     def wrong(why: str) -> WeightsError:
         return weights_error(hash_name, path, why)
@@ -56,7 +56,7 @@ def read_script_state(path: Path, hash_name: str) -> dict[str, torch.Tensor]:
         raise wrong("not a TorchScript module")
     state = {key: checked_tensor(key, tensor, wrong) for key, tensor in _walk(root, "", set(), 0, wrong)}
     if not state:
-        raise wrong("a frozen module, whose weights have no names; use the file with a state_dict instead")
+        raise wrong("a frozen module, whose weights have no names; use a file with a state_dict instead")
     return state
 
 
@@ -84,7 +84,7 @@ def _unpickle(archive: zipfile.ZipFile, wrong: Callable[[str], WeightsError]) ->
                 return list
             if module == "torch" and name in STORAGES:
                 return STORAGES[name]
-            raise wrong(f"holds more than numbers ({module}.{name}), which could be code; refused")
+            raise wrong(f"holds more than numbers ({module}.{name}), which could run code; refused")
 
         def persistent_load(self, pid: Any) -> torch.Tensor:
             _, dtype, key, _, count = pid
@@ -103,7 +103,7 @@ def _rebuild(
     storage: torch.Tensor, offset: int, size: tuple[int, ...], stride: tuple[int, ...], *_: Any
 ) -> torch.Tensor:
     if math.prod(size) > storage.numel():
-        raise ValueError(f"a tensor of shape {size} over {storage.numel()} numbers")
+        raise ValueError(f"a tensor of shape {size} on a storage of {storage.numel()} numbers")
     return torch.as_strided(storage, size, stride, offset)
 
 

@@ -1,7 +1,7 @@
-"""The three attacks on the published image: the paper's white-box and black-box ones, and the adaptive one.
+"""Attacks on the published image: the paper's white-box and black-box ones, the adaptive one, and those of a red team.
 
-The adaptive attack looks for each image's cost of evasion by bisection; the others are run under the paper's budgets,
-except those that they never felt. What follows without an attack is recorded too, and marked as inferred.
+An attack is run under each of its budgets, except those that it never felt, or it looks for each image's cost of
+evasion by bisection. What follows without an attack is recorded too, and marked as inferred.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dualshield.attacks.budgets import Outcomes
+from dualshield.attacks.budgets import Outcomes, is_outcome
 from dualshield.attacks.methods import get_attack
 from dualshield.attacks.result import AttackBudget, AttackResult
 from dualshield.errors import NothingToAttackError
 from dualshield.evaluation.parts.under_test import DeploymentUnderTest, ImageUnderTest
 from dualshield.evaluation.plan.datasets import Picture
+from dualshield.evaluation.plan.interface import ATTACKS, BY_QUERIES, budget_name
 from dualshield.smoothing.variants import Variant
 
-METHODS = {"whitebox": "pgd", "adaptive": "eot-pgd", "blackbox": "nes"}
 # Only of this one the paper has FID.
 FEATURES_OF = "whitebox"
 
@@ -25,39 +25,52 @@ FEATURES_OF = "whitebox"
 def details(part: str, lab: DeploymentUnderTest, variant: Variant, picture: Picture) -> tuple[str, ...]:
     """The budgets; a hash without gradients can only be attacked by queries."""
     most = lab.plan.attack_limit
-    if (part != "blackbox" and not lab.is_differentiable) or (most is not None and picture.index >= most):
+    if (part not in BY_QUERIES and not lab.is_differentiable) or (most is not None and picture.index >= most):
         return ()
-    return tuple(f"{budget:g}" for budget in lab.plan.budgets(part))
+    return tuple(map(budget_name, lab.plan.scale(part).budgets))
 
 
-def work(part: str, subject: ImageUnderTest, missing: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """One record per budget, in the order of the attacks."""
-    plan = subject.lab.plan
-    outcomes = Outcomes(plan.budgets(part), search=part == "adaptive")
+def is_whole(result: dict[str, Any]) -> bool:
+    """Whether a record that was read is one; others count as not done."""
+    return is_outcome(result)
+
+
+def work(
+    part: str, subject: ImageUnderTest, missing: tuple[str, ...], start: Picture | None = None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """One record per budget, in the order of the attacks; they ``start`` at the published image or at another."""
+    scale = subject.lab.plan.scale(part)
+    outcomes = Outcomes(scale.budgets, scale.search)
     for budget in outcomes.budgets:
-        if (known := subject.known(part, f"{budget:g}")) is not None:
+        if (known := subject.known(part, budget_name(budget))) is not None:
             outcomes.found[budget] = known
     written = set(outcomes.found)
     while (tried := outcomes.next_budget()) is not None:
-        outcomes.found[tried] = _attack(subject, part, tried)
+        outcomes.found[tried] = _attack(subject, part, tried, start)
         written.add(tried)
-        yield f"{tried:g}", outcomes.found[tried]
+        yield budget_name(tried), outcomes.found[tried]
     outcomes.infer()
     for budget, outcome in outcomes.found.items():
         if budget not in written:
             _show_again(subject, part, budget, outcome)
-            yield f"{budget:g}", outcome
+            yield budget_name(budget), outcome
 
 
-def _attack(subject: ImageUnderTest, part: str, budget: float) -> dict[str, Any]:
-    lab, published = subject.lab, subject.published
-    victim = subject.victim.with_noise(subject.noise(part, f"{budget:g}"))
+def _attack(subject: ImageUnderTest, part: str, budget: float, start: Picture | None) -> dict[str, Any]:
+    lab = subject.lab
+    query = subject.published if start is None else start.load()
+    victim = subject.victim.with_noise(subject.noise(part, budget_name(budget)))
     try:
-        result = get_attack(METHODS[part])(victim, published, AttackBudget(budget), seed=lab.plan.seed)
+        result = get_attack(ATTACKS[part])(victim, query, AttackBudget(budget), seed=lab.plan.seed)
     except NothingToAttackError:
         return {"unmatched": True}
     _keep(subject, part, result)
-    return {**result.to_dict(), "lpips": lab.extras.distance(published.pixels, result.adversarial.pixels)}
+    found = result.to_dict()
+    if start is not None:
+        found["query"] = start.label
+    if lab.plan.has_metrics:
+        found["lpips"] = lab.extras.distance(query.pixels, result.adversarial.pixels)
+    return found
 
 
 def _keep(subject: ImageUnderTest, part: str, result: AttackResult) -> None:
@@ -84,4 +97,4 @@ def _show_again(subject: ImageUnderTest, part: str, budget: float, outcome: dict
 
 def features_place(lab: DeploymentUnderTest, variant: str, picture: Picture, budget: float) -> tuple[str, ...]:
     """Where the features of an attacked image are."""
-    return "attacked", lab.label, variant, picture.dataset, picture.name, f"{budget:g}"
+    return "attacked", lab.label, variant, picture.dataset, picture.name, budget_name(budget)

@@ -11,6 +11,7 @@ from dualshield.evaluation.metrics import fid
 from dualshield.evaluation.parts.attacked import FEATURES_OF, features_place
 from dualshield.evaluation.parts.under_test import DeploymentUnderTest
 from dualshield.evaluation.plan.datasets import ALL, Picture, Pool
+from dualshield.evaluation.plan.interface import budget_name
 from dualshield.evaluation.run.records import Key
 from dualshield.images.eight_bit import to_8bit
 from dualshield.smoothing.variants import HARDENED, Variant
@@ -23,8 +24,9 @@ FEWEST = 2
 
 def keys(lab: DeploymentUnderTest, variant: Variant, pool: Pool) -> list[Key]:
     """Each dataset and all of them, hardened and at every budget."""
-    budgets = lab.plan.budgets(FEATURES_OF) if FEATURES_OF in lab.plan.parts and lab.is_differentiable else ()
-    sets = [HARDENED_SET] * (variant in HARDENED) + [f"{budget:g}" for budget in budgets]
+    attacked = FEATURES_OF in lab.plan.parts and lab.is_differentiable
+    budgets = lab.plan.scale(FEATURES_OF).budgets if attacked else ()
+    sets = [HARDENED_SET] * (variant in HARDENED) + [budget_name(budget) for budget in budgets]
     return [Key(PART, lab.label, variant, dataset, "", name) for name in sets for dataset in (*pool.datasets, ALL)]
 
 

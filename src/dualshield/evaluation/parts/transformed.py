@@ -5,22 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dualshield.attacks.transformations import ALL_TRANSFORMS
+from dualshield.attacks.budgets import DECISIONS, is_number
 from dualshield.errors import NothingToAttackError
 from dualshield.evaluation.parts.under_test import DeploymentUnderTest, ImageUnderTest
 from dualshield.evaluation.plan.datasets import Picture
 from dualshield.images.eight_bit import to_8bit
+from dualshield.images.quality import ssim
 from dualshield.smoothing.statistics import Decision
 from dualshield.smoothing.variants import Variant
-from dualshield.transforms import PAPER_TRANSFORMS, parse
+from dualshield.transforms import ALL_TRANSFORMS, PAPER_TRANSFORMS, parse
 
 PART = "transforms"
 
 
 def details(lab: DeploymentUnderTest, variant: Variant, picture: Picture) -> tuple[str, ...]:
     """All of them, for the first images of each dataset."""
-    wanted = picture.index < lab.plan.protocol.transform_images
+    most = lab.plan.transform_limit
+    wanted = most is None or picture.index < most
     return tuple(transform.name for transform in ALL_TRANSFORMS) if wanted else ()
+
+
+def is_whole(result: dict[str, Any]) -> bool:
+    """Whether a record that was read is one; others count as not done. Those of older runs have no SSIM."""
+    return result.get("unmatched") is True or (
+        result.get("decision") in DECISIONS
+        and isinstance(result.get("evaded"), bool)
+        and is_number(result.get("ssim", 0.0))
+    )
 
 
 def work(subject: ImageUnderTest, missing: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -41,6 +52,7 @@ def work(subject: ImageUnderTest, missing: tuple[str, ...]) -> Iterator[tuple[st
             {
                 "decision": decision.value,
                 "evaded": decision != Decision.MATCH,
+                "ssim": ssim(pixels.cpu(), image.cpu()),
                 "paper": transform in PAPER_TRANSFORMS,
             },
         )

@@ -18,7 +18,7 @@ from dualshield.attacks.victim import Target
 from dualshield.errors import InputError
 from dualshield.evaluation.metrics.installed import Extras
 from dualshield.evaluation.plan.datasets import Picture
-from dualshield.evaluation.plan.plan import Plan, label
+from dualshield.evaluation.plan.interface import RunPlan, label
 from dualshield.evaluation.run.folder import RunFiles
 from dualshield.evaluation.run.records import Key
 from dualshield.images import CanonicalImage
@@ -29,13 +29,13 @@ from dualshield.smoothing.variants import HARDENED, UNHARDENED, Variant
 from dualshield.verification.program import program_of
 
 # Parts that cost minutes and only ask for the image as published.
-REPEATABLE = ("certified", "transforms", "adaptive", "blackbox", "collisions")
+REPEATABLE = ("certified", "transforms", "adaptive", "blackbox", "nes-plain", "collision", "collisions")
 
 
 class DeploymentUnderTest:
     """One hash; its variants are set up when the first piece of work needs them."""
 
-    def __init__(self, deployment: Deployment, plan: Plan, folder: RunFiles, extras: Extras) -> None:
+    def __init__(self, deployment: Deployment, plan: RunPlan, folder: RunFiles, extras: Extras) -> None:
         self.deployment = deployment
         self.label = label(deployment)
         self.plan = plan
@@ -45,7 +45,7 @@ class DeploymentUnderTest:
         self._subject: ImageUnderTest | None = None
 
     def _defence(self, variant: Variant) -> Defence:
-        return Defence(self.deployment, variant, preset=self.plan.protocol.preset)
+        return Defence(self.deployment, variant, preset=self.plan.preset, strength=self.plan.strength)
 
     @property
     def is_joint(self) -> bool:
@@ -93,7 +93,7 @@ class ImageUnderTest:
     @property
     def in_gallery(self) -> bool:
         """Whether its images are kept."""
-        return self.lab.plan.keep_images or self.picture.index < self.lab.plan.protocol.gallery
+        return self.lab.plan.keeps(self.picture.index)
 
     @cached_property
     def published(self) -> CanonicalImage:

@@ -7,6 +7,7 @@ never paired with each other.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from pathlib import Path
 import torch
 
 from dualshield.errors import ImageError, InputError
+from dualshield.evaluation.plan.manifest import Manifest
 from dualshield.hashes import get_hash
 from dualshield.images import CanonicalImage, canonicalise, decode, list_images
 from dualshield.images.decode import read_bytes
@@ -73,7 +75,7 @@ class Pool:
     pictures: tuple[Picture, ...]  # the first image of every dataset, then the second ones, ...
     unreadable: tuple[Unreadable, ...]
     duplicates: tuple[Duplicate, ...]
-    limit: int
+    limit: int | None  # of each dataset; None is all
     skip: int = 0
 
     def of(self, dataset: str) -> list[Picture]:
@@ -89,6 +91,12 @@ class Pool:
         """Whether the two show the same."""
         return frozenset((picture.label, other.label)) in self._related
 
+    def next_unrelated(self, picture: Picture) -> Picture | None:
+        """The next one that shows something else, the first ones after the last; None if there is none."""
+        place = self.pictures.index(picture)
+        others = (*self.pictures[place + 1 :], *self.pictures[:place])
+        return next((other for other in others if not self.related(picture, other)), None)
+
     @cached_property
     def _related(self) -> set[frozenset[str]]:
         return {frozenset((found.image, found.other)) for found in self.duplicates}
@@ -101,7 +109,7 @@ class Pool:
         lines += [
             f"{name} has {count} readable images{after}, fewer than the {self.limit} asked for"
             for name, count in counts.items()
-            if count < self.limit
+            if self.limit is not None and count < self.limit
         ]
         for found in self.duplicates:
             how = "the same pixels" if found.exact else f"{found.distance} of 256 PDQ bits apart"
@@ -110,35 +118,37 @@ class Pool:
 
 
 def gather(
-    folders: Sequence[Path],
-    limit: int,
+    paths: Sequence[Path],
+    limit: int | None,
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
     *,
     skip: int = 0,
+    manifest: Manifest | None = None,
 ) -> Pool:
-    """Read ``limit`` readable images of each folder after the first ``skip``, and find the duplicates among them."""
-    if limit < 1:
+    """Read ``limit`` readable images of each folder after the first ``skip``, and find the duplicates among them.
+
+    With a ``manifest`` only the images that it lists count, and each has to be the file that it lists.
+
+    A path may be an image file too: single files of one folder are a dataset that is called like it.
+    """
+    if limit is not None and limit < 1:
         raise InputError(f"limit {limit} is below 1")
     if skip < 0:
         raise InputError(f"skip {skip} is negative")
-    if not folders:
-        raise InputError("no data: give a folder of images")
-    names = [folder.resolve().name for folder in folders]
-    for name in names:
-        if name in ("", ALL):
-            raise InputError(f"a dataset cannot be called {name!r}; give another folder")
-        if names.count(name) > 1:
-            raise InputError(f"two folders are called {name!r}; results could not be told apart, rename one")
-    listed = [list_images(folder) for folder in folders]
-    total = sum(min(limit, max(0, len(files) - skip)) for files in listed)
+    listed = _datasets(paths)
+    if manifest is not None:
+        listed = {name: manifest.select(name, files) for name, files in listed.items()}
+    names = list(listed)
+    last = math.inf if limit is None else skip + limit
+    total = sum(int(max(0, min(last, len(files)) - skip)) for files in listed.values())
     pictures: list[Picture] = []
     unreadable: list[Unreadable] = []
     codes, pixels = [], []
     pdq = get_hash("pdq")
-    for name, files in zip(names, listed, strict=True):
+    for name, files in listed.items():
         place, reason = 0, ""
         for file in files:
-            if place == skip + limit:
+            if place == last:
                 break
             progress(f"reading {name}/{file.name}", len(pictures), total)
             try:
@@ -149,7 +159,10 @@ def gather(
                     unreadable.append(Unreadable(f"{name}/{file.name}", reason))
                 continue
             if place >= skip:
-                pictures.append(Picture(name, file.name, place, file, hashlib.sha256(data).hexdigest()))
+                digest = hashlib.sha256(data).hexdigest()
+                if manifest is not None:
+                    manifest.check(name, file.name, digest)
+                pictures.append(Picture(name, file.name, place, file, digest))
                 codes.append(pdq.code(image.pixels))
                 pixels.append(hashlib.sha256(image.to_8bit().tobytes()).digest())
             place += 1
@@ -160,6 +173,28 @@ def gather(
     duplicates = _duplicates(pictures, torch.stack(codes), pixels)
     pictures.sort(key=lambda picture: (picture.index, names.index(picture.dataset)))
     return Pool(tuple(pictures), tuple(unreadable), tuple(duplicates), limit, skip)
+
+
+def _datasets(paths: Sequence[Path]) -> dict[str, list[Path]]:
+    """The files by the names of their folders, which have to tell them apart."""
+    if not paths:
+        raise InputError("no data: give a folder of images")
+    found: dict[str, list[Path]] = {}
+    single: dict[str, Path] = {}  # folders that only some files are from
+    for path in paths:
+        is_file = path.is_file()
+        folder = (path.parent if is_file else path).resolve()
+        name = folder.name
+        if name in ("", ALL):
+            raise InputError(f"a dataset cannot be called {name!r}; give another folder")
+        if name in found and not (is_file and single.get(name) == folder):
+            raise InputError(f"two folders are called {name!r}; results could not be told apart, rename one")
+        if is_file:
+            single[name] = folder
+            if any(file.name == path.name for file in found.get(name, ())):
+                raise InputError(f"{name}/{path.name} is given twice")
+        found.setdefault(name, []).extend([path] if is_file else list_images(path))
+    return found
 
 
 def _duplicates(pictures: Sequence[Picture], codes: torch.Tensor, pixels: Sequence[bytes]) -> list[Duplicate]:

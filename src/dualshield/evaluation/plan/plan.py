@@ -1,18 +1,16 @@
-"""What a run is asked to do."""
+"""The paper's evaluation as a plan: every part of it, or some."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
 
-from dualshield.engines.choose import check_device
 from dualshield.errors import InputError
+from dualshield.evaluation.plan.interface import Scale, check_names, check_plan
 from dualshield.evaluation.plan.protocol import PROTOCOLS, Protocol
+from dualshield.hardening.harden import Preset
 from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.variants import VARIANTS, Variant
-
-MAX_SEED = 2**63 - 1
 
 Part = Literal["certified", "whitebox", "adaptive", "blackbox", "transforms", "collisions", "quality"]
 PARTS: tuple[Part, ...] = get_args(Part)
@@ -33,43 +31,62 @@ class Plan:
     skip: int = 0  # images of each dataset that are left to another run
 
     def __post_init__(self) -> None:
-        for what, given, known in (("variant", self.variants, get_args(Variant)), ("part", self.parts, PARTS)):
-            if not given:
-                raise InputError(f"no {what} given: use some of {', '.join(known)}")
-            for name in given:
-                if name not in known:
-                    raise InputError(f"unknown {what} {name!r}: use some of {', '.join(known)}")
-                if given.count(name) > 1:
-                    raise InputError(f"{what} {name} is given twice")
-        if not self.deployments:
-            raise InputError("no hash given")
-        for deployment in self.deployments:
-            if not isinstance(deployment, Deployment):
-                raise InputError(f"a Plan takes deployments, as from deploy('pdq'), not {type(deployment).__name__}")
-        labels = [label(deployment) for deployment in self.deployments]
-        for name in labels:
-            if labels.count(name) > 1:
-                raise InputError(f"two hashes are called {name!r}; results could not be told apart")
+        check_names("part", self.parts, PARTS)
+        check_plan(self)
         if self.attack_limit is not None and self.attack_limit < 1:
             raise InputError(
                 f"attack limit {self.attack_limit} is below 1; to attack nothing, leave attacks out of the parts"
             )
-        if len({deployment.device for deployment in self.deployments}) > 1:
-            raise InputError("all hashes of a run have to be on one device")
-        check_device(self.device)
-        if not 0 <= self.seed <= MAX_SEED:
-            raise InputError(f"seed {self.seed} is not between 0 and {MAX_SEED}")
+
+    @property
+    def name(self) -> str:
+        """The command that makes such runs."""
+        return "evaluate"
 
     @property
     def device(self) -> str:
         """Where everything is computed."""
         return self.deployments[0].device
 
-    def budgets(self, part: str) -> tuple[float, ...]:
+    @property
+    def preset(self) -> Preset:
+        """Of hardening."""
+        return self.protocol.preset
+
+    @property
+    def strength(self) -> float:
+        """Hardening is measured as it is by default."""
+        return 1.0
+
+    @property
+    def transform_limit(self) -> int | None:
+        """Images of each dataset that are transformed."""
+        return self.protocol.transform_images
+
+    @property
+    def collision_pairs(self) -> int:
+        """Of all images together."""
+        return self.protocol.collision_pairs
+
+    @property
+    def has_metrics(self) -> bool:
+        """LPIPS and FID are in the paper's tables."""
+        return True
+
+    def scale(self, part: str) -> Scale:
         """Of an attack; the adaptive one finds each image's cost on its scale."""
-        return self.protocol.cost_budgets if part == "adaptive" else self.protocol.budgets
+        return Scale(self.protocol.cost_budgets, search=True) if part == "adaptive" else Scale(self.protocol.budgets)
 
+    def keeps(self, index: int) -> bool:
+        """All images, or those of the gallery."""
+        return self.keep_images or index < self.protocol.gallery
 
-def label(deployment: Deployment) -> str:
-    """What a deployment is called in results: its hashes, fit for a file name."""
-    return re.sub(r"[^\w.+-]", "_", deployment.name).lstrip(".") or "_"
+    def settings(self) -> dict[str, Any]:
+        """The protocol, and what is kept."""
+        parameters = {name: value for name, value in asdict(self.protocol).items() if name != "name"}
+        return {
+            "protocol": self.protocol.name,
+            "parameters": parameters,
+            "attack_limit": self.attack_limit,
+            "keep_images": self.keep_images,
+        }

@@ -14,11 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import matplotlib as mpl
-from matplotlib.figure import Figure as Canvas
-from matplotlib.lines import Line2D
-
+from dualshield._common.extras import require_extra
 from dualshield.evaluation.report.rows import heading
+
+with require_extra("report", "a report"):
+    import matplotlib as mpl
+    from matplotlib.figure import Figure as Canvas
+    from matplotlib.lines import Line2D
 
 INK, MUTED, GRID, PAGE = "#1f2328", "#656d76", "#e3e6ea", "#ffffff"
 COLOURS = {"original": "#7d7f85", "smoothing": "#d55e00", "hardening": "#009e73", "both": "#0072b2"}

@@ -12,7 +12,8 @@ from PIL import Image
 
 from dualshield.errors import DualShieldError
 from dualshield.evaluation.report.figures import Results, number
-from dualshield.evaluation.run.records import Record, Run
+from dualshield.evaluation.report.rows import heading
+from dualshield.evaluation.run.records import RENAMED, Record, Run
 from dualshield.images.decode import decode
 
 AMPLIFICATION = 10
@@ -23,6 +24,7 @@ EXHIBITS = 3  # of each hash
 # The attack that says most is shown: the adaptive one at its cheapest success.
 ATTACKS = ("adaptive", "whitebox", "blackbox")
 Pixels = npt.NDArray[np.float32]
+BEFORE = {new: old for old, new in RENAMED.items()}
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def _rows(folder: Path, found: Results, hash_name: str, dataset: str, image: str
         attack = _attack(folder, found, hash_name, variant, dataset, image) if start is not None else None
         if attack is not None and start is not None and attack[1].shape == start.shape:
             record, attacked = attack
-            below.append(Tile(f"Attack on {variant}", _outcome(record), _jpeg(attacked)))
+            below.append(Tile(f"Attack on {heading(variant).lower()}", _outcome(record), _jpeg(attacked)))
             below.append(Tile(f"Difference ×{AMPLIFICATION}", "attacked − published", _difference(start, attacked)))
     return tuple(above), tuple(below)
 
@@ -139,13 +141,15 @@ def _quality(found: Results, hash_name: str, variant: str, dataset: str, image: 
 def _read(folder: Path, *path: str) -> Pixels | None:
     """A picture of the run; names come from records, so they must not lead out of the folder of images."""
     root = (folder / "images").resolve()
-    try:
-        file = root.joinpath(*path).resolve()
-        if not file.is_relative_to(root) or not file.is_file():
+    # Folders of older runs have the older names of variants.
+    for names in (path, [BEFORE.get(name, name) for name in path]):
+        try:
+            file = root.joinpath(*names).resolve()
+            if file.is_relative_to(root) and file.is_file():
+                return decode(file, max_pixels=MAX_PIXELS).pixels
+        except (DualShieldError, OSError, ValueError):
             return None
-        return decode(file, max_pixels=MAX_PIXELS).pixels
-    except (DualShieldError, OSError, ValueError):
-        return None
+    return None
 
 
 def _difference(before: Pixels, after: Pixels) -> bytes:

@@ -10,8 +10,8 @@ from typing import Any
 from dualshield.evaluation.plan.plan import PARTS
 from dualshield.evaluation.report import paper_figures as paper
 from dualshield.evaluation.report.figures import Results, number
+from dualshield.evaluation.run.config import expected
 from dualshield.evaluation.run.records import Run
-from dualshield.smoothing.variants import HARDENED, SMOOTHED
 
 INCEPTION_FEATURES = 2048
 SHOWN = 40  # lines of a list before it is cut
@@ -140,60 +140,24 @@ def _warnings(run: Run, found: Results, coverage: tuple[Coverage, ...]) -> Itera
             yield f"{what}: {count}. The last section lists them."
 
 
-def _coverage(configs: Sequence[Mapping[str, Any]], found: Results) -> Iterator[Coverage]:
+def _coverage(configs: Sequence[dict[str, Any]], found: Results) -> Iterator[Coverage]:
+    """What is there, and what a finished run has, as its configuration says."""
     for part in PARTS:
         for name in found.hashes:
             for variant in found.variants:
                 records = found.records(part, name, variant)
-                parts = [_expected(config, found, part, name, variant) for config in configs]
-                known = [expected for expected in parts if expected is not None]
-                expected = sum(known) if len(known) == len(parts) else None
-                if records or expected:
+                counts = [expected(config, part, name, variant) for config in configs]
+                known = [count for count in counts if count is not None]
+                total = sum(known) if len(known) == len(counts) else None
+                if records or total:
                     unmatched = sum(not record.matched for record in records)
-                    yield Coverage(part, name, variant, len(records), expected, unmatched)
-
-
-def _expected(config: Mapping[str, Any], found: Results, part: str, name: str, variant: str) -> int | None:
-    """Records of a finished run. What depends on the hash and is not in the configuration is not guessed."""
-    data, parameters = config.get("data"), config.get("parameters")
-    if part not in _sequence(config.get("parts")) or not isinstance(data, dict) or not isinstance(parameters, dict):
-        return None
-    sizes = [len(images) for images in data.values() if isinstance(images, dict)]
-    skip = int(number(config.get("skip")) or 0)
-    if part == "certified":
-        return 2 * sum(sizes) if variant in SMOOTHED and found.has(part) else None
-    if part == "quality":
-        return sum(sizes) if variant in HARDENED else None
-    if part == "transforms":
-        most = number(parameters.get("transform_images"))
-        return None if most is None else _among_first(int(most), skip, sizes) * len(found.transforms)
-    if part == "collisions":
-        pairs = number(parameters.get("collision_pairs"))
-        possible = math.comb(sum(sizes), 2) - len(_sequence(config.get("duplicates")))
-        return None if pairs is None else max(0, min(int(pairs), possible))
-    budgets = _sequence(parameters.get("cost_budgets" if part == "adaptive" else "budgets"))
-    if not found.has(part) or not budgets or (part != "blackbox" and not _has_gradients(config, name)):
-        return None
-    most = number(config.get("attack_limit"))
-    return (sum(sizes) if most is None else _among_first(int(most), skip, sizes)) * len(budgets)
-
-
-def _among_first(most: int, skip: int, sizes: Sequence[int]) -> int:
-    """How many images of a run, which begins after the first ``skip``, are among the first ``most`` of their folder."""
-    return sum(max(0, min(size, most - skip)) for size in sizes)
-
-
-def _has_gradients(config: Mapping[str, Any], name: str) -> bool:
-    defences = config.get("defences")
-    members = defences.get(name) if isinstance(defences, dict) else None
-    facts = list(members.values()) if isinstance(members, dict) else []
-    return not any(isinstance(member, dict) and member.get("differentiable") is False for member in facts)
+                    yield Coverage(part, name, variant, len(records), total, unmatched)
 
 
 def _facts(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The configuration, one line a field; the images are counted, not listed."""
     for name, value in config.items():
-        if name in ("unreadable", "duplicates", "warnings"):
+        if name in ("unreadable", "duplicates", "warnings", "expected"):
             continue
         if name == "data" and isinstance(value, dict):
             for dataset, images in value.items():

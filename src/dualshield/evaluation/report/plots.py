@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import FixedLocator, NullLocator
 
+from dualshield._common.extras import require_extra
 from dualshield.evaluation.report import _escape as escape
 from dualshield.evaluation.report import paper_figures as paper
 from dualshield.evaluation.report._plot_style import (
@@ -30,6 +28,11 @@ from dualshield.evaluation.report._plot_style import (
 )
 from dualshield.evaluation.report.figures import Figure, Results, cner, family, mean
 from dualshield.evaluation.report.rows import ABLATION, averages, heading
+
+with require_extra("report", "a report"):
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+    from matplotlib.ticker import FixedLocator, NullLocator
 
 FULL_RADIUS = 0.3  # the paper's profiles divide radii by it
 AXES = ("Certified", "Adaptive", "White-box", "Black-box", "Transformations", "Collisions")

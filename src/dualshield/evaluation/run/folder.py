@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from io import BytesIO
@@ -24,20 +25,20 @@ from typing import Any, TextIO
 
 import numpy as np
 import torch
+from filelock import FileLock, Timeout
 
 from dualshield._common.files import write_atomically
 from dualshield.errors import InputError
 from dualshield.evaluation.plan.datasets import Picture
-from dualshield.evaluation.run.records import CONFIG, RESULTS, SET_PARTS, Key, Run
+from dualshield.evaluation.plan.interface import budget_name
+from dualshield.evaluation.run.records import CONFIG, RESULTS, SET_PARTS, TIMES, Key, Run, read_config
 from dualshield.evaluation.run.resume import grows
 from dualshield.images import CanonicalImage, load_image
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
 FORMAT = 1
+IMAGES = "images"
+FEATURES = "features"
+LOCK = ".lock"  # stays when the run is finished: to remove it could give the folder to two processes at once
 
 
 class RunFiles:
@@ -50,14 +51,14 @@ class RunFiles:
     # -- images ------------------------------------------------------------------------------------
 
     def original_file(self, picture: Picture) -> Path:
-        return self.path / "images" / "original" / picture.dataset / f"{picture.name}.png"
+        return self.path / IMAGES / "original" / picture.dataset / f"{picture.name}.png"
 
     def published_file(self, hash_: str, variant: str, picture: Picture) -> Path:
-        return self.path / "images" / "published" / hash_ / variant / picture.dataset / f"{picture.name}.png"
+        return self.path / IMAGES / "published" / hash_ / variant / picture.dataset / f"{picture.name}.png"
 
     def attacked_file(self, part: str, hash_: str, variant: str, picture: Picture, budget: float) -> Path:
-        folder = self.path / "images" / "attacked" / part / hash_ / variant / picture.dataset / picture.name
-        return folder / f"{budget:g}.png"
+        folder = self.path / IMAGES / "attacked" / part / hash_ / variant / picture.dataset / picture.name
+        return folder / f"{budget_name(budget)}.png"
 
     def save_image(self, file: Path, image: CanonicalImage) -> None:
         """Losslessly: all images of a run lie on the 8-bit grid."""
@@ -86,7 +87,7 @@ class RunFiles:
         return torch.from_numpy(np.load(file, allow_pickle=False)) if file.exists() else None
 
     def _features_file(self, place: Sequence[str]) -> Path:
-        return self.path.joinpath("features", *place[:-1], f"{place[-1]}.npy")
+        return self.path.joinpath(FEATURES, *place[:-1], f"{place[-1]}.npy")
 
 
 class RunFolder(RunFiles):
@@ -95,13 +96,15 @@ class RunFolder(RunFiles):
     def __init__(self, path: Path, config: dict[str, Any], *, resume: bool) -> None:
         super().__init__(path)
         config = json.loads(json.dumps(config))  # as it will be read again
-        self._lock: int | None = None
+        self._lock: FileLock | None = None
+        self._is_new = self._begins = False  # the folder, the run in it
         try:
             if not path.exists():
                 path.mkdir(parents=True)
+                self._is_new = True
             self._lock = _locked(path)
-            _prepare(path, config, resume)
-            if (path / RESULTS).exists():
+            self._begins = _prepare(path, config, resume)
+            if os.path.lexists(path / RESULTS):
                 self.known = {record.key: record.result for record in Run.open(path).records}
             self._results = _open_results(path / RESULTS)
         except OSError as error:
@@ -125,67 +128,81 @@ class RunFolder(RunFiles):
         self.known[key] = result
 
     def close(self) -> None:
-        """No more results."""
+        """No more results. A run that finished nothing leaves nothing, which would be in the way of the next."""
         with suppress(OSError):
             self._results.close()
+        if self._begins and not self.known:
+            self._remove()
         self._unlock()
+
+    def _remove(self) -> None:
+        for name in (IMAGES, FEATURES):
+            shutil.rmtree(self.path / name, ignore_errors=True)
+        with suppress(OSError):
+            for name in (CONFIG, RESULTS, TIMES):
+                (self.path / name).unlink(missing_ok=True)
+            if self._is_new:
+                (self.path / LOCK).unlink(missing_ok=True)
+                self.path.rmdir()
 
     def _unlock(self) -> None:
         if self._lock is not None:
-            os.close(self._lock)
+            self._lock.release()
             self._lock = None
+            if not os.path.lexists(self.path / CONFIG):
+                with suppress(OSError):
+                    (self.path / LOCK).unlink()  # somebody else's folder, left as it was
 
     def clean(self, gallery: Sequence[Picture]) -> None:
         """Remove what only the work itself needed."""
         shown = {(picture.dataset, f"{picture.name}.png") for picture in gallery}
-        for file in (self.path / "images" / "published").glob("*/*/*/*.png"):
+        for file in (self.path / IMAGES / "published").glob("*/*/*/*.png"):
             if (file.parent.name, file.name) not in shown:
                 with suppress(OSError):
                     file.unlink()
 
 
-def _locked(path: Path) -> int | None:
-    """The folder, open and held until it is closed or the process ends: two of them would lose results.
+def _locked(path: Path) -> FileLock | None:
+    """The folder, held until it is released or the process ends: two of them would lose results.
 
-    None where it cannot be held, as on some systems and network drives.
+    None where it cannot be held, as on some network drives.
     """
-    if fcntl is None or not path.is_dir():
+    if not path.is_dir():
         return None
-    held = os.open(path, os.O_RDONLY)
+    lock = FileLock(path / LOCK, thread_local=False)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(held)
-        if isinstance(error, BlockingIOError):
-            raise InputError(f"another process works on {path}; wait for it, or choose another folder") from error
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise InputError(f"another process works on {path}; wait for it, or choose another folder") from error
+    except (OSError, NotImplementedError):
         return None
-    return held
+    return lock
 
 
-def _prepare(path: Path, config: dict[str, Any], resume: bool) -> None:
+def _prepare(path: Path, config: dict[str, Any], resume: bool) -> bool:
+    """Write the configuration where it has to be, and tell whether the run begins here."""
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file; give a folder for the run")
     file = path / CONFIG
-    if file.exists():
+    begins = not os.path.lexists(file)
+    if not begins:
         if not resume:
             raise InputError(f"{path} holds a run already; resume that run, or choose another folder")
         if not grows(path, _read_config(file), config):
-            return
-        if (path / RESULTS).exists():
+            return False
+        if os.path.lexists(path / RESULTS):
             _forget_sets(path)  # first: interrupted here, it is the old run without them
     elif path.is_dir() and any(not entry.name.startswith(".") for entry in path.iterdir()):
         raise InputError(f"{path} is not empty and not a run folder; choose another folder")
     write_atomically(file, (json.dumps(config, indent=1) + "\n").encode())
+    return begins
 
 
 def _read_config(file: Path) -> dict[str, Any]:
     try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-        if not isinstance(config, dict):
-            raise ValueError("not an object")
-    except ValueError as error:
-        raise InputError(f"{file} cannot be read ({error}); start anew in another folder") from error
-    return config
+        return read_config(file)
+    except InputError as error:
+        raise InputError(f"{error}; start anew in another folder") from error
 
 
 def _forget_sets(path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from dualshield.errors import InputError
 from dualshield.evaluation.plan.datasets import ALL
 from dualshield.evaluation.run.records import Record, Run
-from dualshield.evaluation.run.resume import CIRCUMSTANCES, IMAGES, difference
+from dualshield.evaluation.run.resume import CIRCUMSTANCES, DERIVED, IMAGES, difference
 
 # What each run has for itself: where it begins, how far it goes, when and where it was made.
 OWN = ("skip", "limit", *CIRCUMSTANCES)
@@ -38,7 +38,7 @@ def merge(runs: Sequence[Run]) -> Run:
 
 
 def _config(runs: Sequence[Run]) -> dict[str, Any]:
-    config = {name: value for name, value in runs[0].config.items() if name not in OWN}
+    config = {name: value for name, value in runs[0].config.items() if name not in (*OWN, *DERIVED)}
     config["data"] = _data(runs)
     for name in LISTED:
         lists = [run.config.get(name) for run in runs]

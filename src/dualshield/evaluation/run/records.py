@@ -12,7 +12,9 @@ certified  ``identity``, or a benign            decision, radius, p_lower, sigma
 whitebox   the budget, such as ``40``           an ``AttackResult`` (``pgd``), and lpips
 adaptive   the budget, from 1 to 180            the same (``eot-pgd``); ``inferred: true`` where a search inferred it
 blackbox   the budget                           the same (``nes``)
-transforms the transformation                   decision, evaded, paper (whether the paper has it)
+nes-plain  the budget                           the same (``nes-plain``); a red team's only
+collision  the budget                           the same (``collision``), and query, the image it began at; the same
+transforms the transformation                   decision, evaded, ssim, paper (whether the paper has it)
 collisions the other image, ``dataset/name``    decision, collided
 quality    empty                                ssim, lpips, psnr, l2, linf, seconds: hardened against original;
                                                 unchanged: whether hardening found nothing to do
@@ -31,13 +33,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dualshield._common.files import read_limited
 from dualshield.errors import InputError
 
 # What depends on all images of a run, not on one.
-SET_PARTS = ("collisions", "fid")
+SET_PARTS = ("collision", "collisions", "fid")
 CONFIG = "config.json"
 RESULTS = "results.jsonl"
 TIMES = "times.jsonl"
+MAX_CONFIG = 256 * 2**20  # bytes that are read; both grow with the images
+MAX_RESULTS = 4 * 2**30
 # What version 0.1 called variants.
 RENAMED = {"ours": "both"}
 
@@ -84,12 +89,10 @@ class Run:
     def open(folder: Path) -> Run:
         """Read a run folder; lines cut short by an interruption are passed over."""
         try:
-            config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-            text = (folder / RESULTS).read_text(encoding="utf-8", errors="replace")
-        except (OSError, ValueError) as error:
+            config = read_config(folder / CONFIG)
+            text = read_limited(folder / RESULTS, MAX_RESULTS).decode("utf-8", errors="replace")
+        except InputError as error:
             raise InputError(f"{folder} is not a run folder ({error}); make one with dualshield evaluate") from error
-        if not isinstance(config, dict):
-            raise InputError(f"{folder / CONFIG} does not hold a configuration; make a run with dualshield evaluate")
         if isinstance(config.get("variants"), list):
             config["variants"] = [RENAMED.get(str(name), name) for name in config["variants"]]
         return Run(folder, config, tuple(_records(text)))
@@ -100,13 +103,23 @@ class Run:
         return [record for record in self.records if wanted.items() <= record.key._asdict().items()]
 
 
+def read_config(file: Path) -> dict[str, Any]:
+    """What a run is, as it is written there."""
+    try:
+        config = json.loads(read_limited(file, MAX_CONFIG))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{file} cannot be read: {error}") from error
+    if not isinstance(config, dict):
+        raise InputError(f"{file} does not hold a configuration")
+    return config
+
+
 def _records(text: str) -> Iterator[Record]:
     for line in text.splitlines():
         try:
             entry = json.loads(line)
             key, result = Key(*entry["key"]), entry["result"]
-            key = key._replace(variant=RENAMED.get(key.variant, key.variant))
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             continue
-        if isinstance(result, dict):
-            yield Record(key, result)
+        if isinstance(result, dict) and all(isinstance(field, str) for field in key):
+            yield Record(key._replace(variant=RENAMED.get(key.variant, key.variant)), result)

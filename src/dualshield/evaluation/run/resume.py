@@ -19,8 +19,10 @@ CIRCUMSTANCES = ("date", "machine")
 # What other images change.
 IMAGES = ("limit", "data", "unreadable", "duplicates", "warnings")
 GROWING = (*IMAGES, "attack_limit")
+# What follows from all the rest.
+DERIVED = ("expected",)
 # What older runs do not say.
-DEFAULTS = {"skip": 0}
+DEFAULTS = {"plan": "evaluate", "skip": 0}
 
 
 def grows(path: Path, before: dict[str, Any], now: dict[str, Any]) -> bool:
@@ -40,9 +42,9 @@ def grows(path: Path, before: dict[str, Any], now: dict[str, Any]) -> bool:
 def difference(first: dict[str, Any], second: dict[str, Any], free: Collection[str]) -> tuple[str, str, str] | None:
     """The first field, beside the ``free`` ones, in which two configurations differ, and what it is in each."""
     first, second = DEFAULTS | first, DEFAULTS | second
-    # Options first: another one of them often means other images.
-    for name in sorted(first.keys() | second.keys(), key=lambda name: (name in IMAGES, name)):
-        if name not in free and first.get(name) != second.get(name):
+    # Options first: another one of them often means other images. Before them the kind of run, which has its own.
+    for name in sorted(first.keys() | second.keys(), key=lambda name: (name in IMAGES, name != "plan", name)):
+        if name not in (*free, *DERIVED) and first.get(name) != second.get(name):
             where, one, other = _difference(name, first.get(name), second.get(name))
             return where, _shown(one), _shown(other)
     return None
@@ -53,8 +55,8 @@ def _has_more_images(before: dict[str, Any], now: dict[str, Any]) -> bool:
     try:
         old, new = before["data"], now["data"]
         return (
-            before["limit"] <= now["limit"]
-            and _most(before["attack_limit"]) <= _most(now["attack_limit"])
+            _most(before["limit"]) <= _most(now["limit"])
+            and _most(before.get("attack_limit")) <= _most(now.get("attack_limit"))
             and list(old) == list(new)
             and all(list(new[name].items())[: len(old[name])] == list(old[name].items()) for name in old)
         )

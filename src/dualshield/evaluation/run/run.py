@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -20,10 +19,12 @@ from dualshield.evaluation.metrics.installed import Extras
 from dualshield.evaluation.parts import attacked, certified, collided, distribution, quality, transformed
 from dualshield.evaluation.parts.under_test import DeploymentUnderTest, ImageUnderTest
 from dualshield.evaluation.plan.datasets import Picture, Pool, gather
-from dualshield.evaluation.plan.plan import Plan, label
+from dualshield.evaluation.plan.interface import ATTACKS, COLLISION, RunPlan, label
+from dualshield.evaluation.plan.manifest import Manifest
 from dualshield.evaluation.run import provenance
+from dualshield.evaluation.run.config import configuration
 from dualshield.evaluation.run.estimate import Estimate, Kind
-from dualshield.evaluation.run.folder import FORMAT, RunFiles, RunFolder
+from dualshield.evaluation.run.folder import RunFiles, RunFolder
 from dualshield.evaluation.run.records import TIMES, Key
 from dualshield.evaluation.run.workers import Event, Finished, Group, Known, Runner, Started, share
 from dualshield.smoothing.variants import HARDENED, Variant
@@ -34,18 +35,22 @@ Progress = Callable[[str, int, int, float | None], None]
 
 
 class ImagePart(NamedTuple):
-    """What a part has to say about one image, and the work that finds it out."""
+    """What a part has to say about one image, the work that finds it out, and whether what was read is a result."""
 
     details: Callable[[DeploymentUnderTest, Variant, Picture], tuple[str, ...]]
     work: Callable[[ImageUnderTest, tuple[str, ...]], Records]
+    is_whole: Callable[[dict[str, Any]], bool] = lambda result: True
 
 
 # Quality first: it tells how long the hardening took, which only the run that did it knows.
 IMAGE_PARTS = {
     "quality": ImagePart(quality.details, quality.work),
     "certified": ImagePart(certified.details, certified.work),
-    "transforms": ImagePart(transformed.details, transformed.work),
-    **{part: ImagePart(partial(attacked.details, part), partial(attacked.work, part)) for part in attacked.METHODS},
+    "transforms": ImagePart(transformed.details, transformed.work, transformed.is_whole),
+    **{
+        part: ImagePart(partial(attacked.details, part), partial(attacked.work, part), attacked.is_whole)
+        for part in ATTACKS
+    },
 }
 
 
@@ -82,15 +87,16 @@ class Summary:
 
 
 def run_plan(
-    plan: Plan,
+    plan: RunPlan,
     data: Sequence[Path],
     out: Path,
     *,
     resume: bool = False,
     jobs: int = 1,
+    manifest: Manifest | None = None,
     progress: Progress = lambda what, done, total, left: None,
 ) -> Summary:
-    """Run the plan on folders of images; whatever happens, what was finished is in ``out``.
+    """Run the plan on folders of images, or on single ones; whatever happens, what was finished is in ``out``.
 
     So many ``jobs`` work at the same time; more than one are processes of their own.
     """
@@ -101,10 +107,18 @@ def run_plan(
         raise InputError(f"{out} exists already; resume that run, or choose another folder")
     facts = {label(deployment): provenance.hash_facts(deployment) for deployment in plan.deployments}
     _check_gradients(plan)
-    extras = Extras.load()
-    pool = gather(data, plan.limit, lambda what, done, total: progress(what, done, total, None), skip=plan.skip)
-    folder = RunFolder(out, _config(plan, pool, facts, extras), resume=resume)
+    extras = _extras(plan)
+    pool = gather(
+        data,
+        plan.limit,
+        lambda what, done, total: progress(what, done, total, None),
+        skip=plan.skip,
+        manifest=manifest,
+    )
+    keys = [key for piece in _all_pieces(plan, pool, RunFiles(out), extras) for key in piece.keys]
+    folder = RunFolder(out, configuration(plan, pool, facts, extras, keys), resume=resume)
     try:
+        folder.known = {key: result for key, result in folder.known.items() if _is_whole(key, result)}
         pieces = _all_pieces(plan, pool, folder, extras)
         todo = [number for number, piece in enumerate(pieces) if any(key not in folder.known for key in piece.keys)]
         if jobs == 1:
@@ -113,13 +127,22 @@ def run_plan(
             events = _shared(pieces, todo, folder, jobs, partial(_runner, plan, pool, folder.path))
         estimate = Estimate([pieces[number].kind for number in todo], jobs, folder.path / TIMES)
         _follow(events, pieces, todo, folder, estimate, progress)
-        if not plan.keep_images:
-            folder.clean([picture for picture in pool.pictures if picture.index < plan.protocol.gallery])
+        folder.clean([picture for picture in pool.pictures if plan.keeps(picture.index)])
     finally:
         folder.close()
-    keys = {key for piece in pieces for key in piece.keys}
     unmatched = sum("unmatched" in folder.known[key] for key in keys)
-    return Summary(out, len(pool.pictures), len(keys), unmatched, (*pool.warnings(), *extras.hints()))
+    hints = extras.hints() if plan.has_metrics else ()
+    return Summary(out, len(pool.pictures), len(keys), unmatched, (*pool.warnings(), *hints))
+
+
+def _extras(plan: RunPlan) -> Extras:
+    return Extras.load() if plan.has_metrics else Extras()
+
+
+def _is_whole(key: Key, result: dict[str, Any]) -> bool:
+    """A record that was read and is none counts as not done."""
+    part = IMAGE_PARTS.get(key.part)
+    return part is None or part.is_whole(result)
 
 
 def _follow(
@@ -140,7 +163,7 @@ def _follow(
             done += 1
         else:
             folder.append(*event)
-    progress("finished", len(pieces), len(pieces), 0.0)
+    progress("finished", len(pieces), len(pieces), None)
 
 
 def _alone(pieces: Sequence[Piece], numbers: Iterable[int], folder: RunFiles) -> Iterator[Event]:
@@ -180,10 +203,10 @@ def _groups(pieces: Sequence[Piece], numbers: Iterable[int], folder: RunFolder) 
     return [Group(tuple(found), known[subject]) for subject, found in groups.items()]
 
 
-def _runner(plan: Plan, pool: Pool, path: Path) -> Runner:
+def _runner(plan: RunPlan, pool: Pool, path: Path) -> Runner:
     """For a worker: the same pieces again, without the results of others."""
     folder = RunFiles(path)
-    pieces = _all_pieces(plan, pool, folder, Extras.load())
+    pieces = _all_pieces(plan, pool, folder, _extras(plan))
 
     def run(number: int, known: Known) -> Iterator[tuple[Key, dict[str, Any]]]:
         folder.known.update(known)
@@ -194,7 +217,7 @@ def _runner(plan: Plan, pool: Pool, path: Path) -> Runner:
     return run
 
 
-def _all_pieces(plan: Plan, pool: Pool, folder: RunFiles, extras: Extras) -> list[Piece]:
+def _all_pieces(plan: RunPlan, pool: Pool, folder: RunFiles, extras: Extras) -> list[Piece]:
     return [
         piece
         for deployment in plan.deployments
@@ -209,9 +232,12 @@ def _pieces(lab: DeploymentUnderTest, pool: Pool) -> Iterator[Piece]:
             for name, part in IMAGE_PARTS.items():
                 details = part.details(lab, variant, picture) if name in plan.parts else ()
                 if details:
-                    yield _piece(lab, variant, picture, name, details, part.work)
+                    work = part.work
+                    if name == COLLISION:
+                        work = partial(attacked.work, name, start=_other(pool, picture))
+                    yield _piece(lab, variant, picture, name, details, work)
     if collided.PART in plan.parts:
-        pairs = collided.pairs(pool, plan.protocol.collision_pairs, plan.seed)
+        pairs = collided.pairs(pool, plan.collision_pairs, plan.seed)
         for variant in plan.variants:
             for picture, queries in pairs.items():
                 details = tuple(query.label for query in queries)
@@ -247,7 +273,14 @@ def _piece(
     return Piece(f"{lab.label} {variant}, {part}, {picture.label}", keys, records)
 
 
-def _check_gradients(plan: Plan) -> None:
+def _other(pool: Pool, picture: Picture) -> Picture:
+    found = pool.next_unrelated(picture)
+    if found is None:
+        raise InputError(f"a collision needs a second image: there is none that shows anything but {picture.label}")
+    return found
+
+
+def _check_gradients(plan: RunPlan) -> None:
     """Hardening would refuse it too, but only when the first image is to be hardened."""
     hardened = [variant for variant in plan.variants if variant in HARDENED]
     for deployment in plan.deployments if hardened else ():
@@ -257,30 +290,3 @@ def _check_gradients(plan: Plan) -> None:
                     f"hash {member.hash.name} has no gradient and cannot be hardened: leave out the variants "
                     f"{', '.join(hardened)}"
                 )
-
-
-def _config(plan: Plan, pool: Pool, facts: dict[str, Any], extras: Extras) -> dict[str, Any]:
-    parameters = {name: value for name, value in asdict(plan.protocol).items() if name != "name"}
-    return {
-        "format": FORMAT,
-        "date": datetime.now(UTC).date().isoformat(),
-        "protocol": plan.protocol.name,
-        "parameters": parameters,
-        "hashes": list(facts),
-        "defences": facts,
-        "variants": plan.variants,
-        "parts": plan.parts,
-        "skip": plan.skip,
-        "limit": plan.limit,
-        "attack_limit": plan.attack_limit,
-        "seed": plan.seed,
-        "device": plan.device,
-        "keep_images": plan.keep_images,
-        "extras": extras.present(),
-        "data": {name: {picture.name: picture.sha256 for picture in pool.of(name)} for name in pool.datasets},
-        "unreadable": [asdict(found) for found in pool.unreadable],
-        "duplicates": [asdict(found) for found in pool.duplicates],
-        "warnings": pool.warnings(),
-        "versions": provenance.versions(),
-        "machine": provenance.machine(),
-    }

@@ -1,1 +1,1 @@
-"""Hashes that are not ours: YAML cards, ONNX graphs, and functions or programs without gradients."""
+"""Third-party hashes: YAML cards, ONNX graphs, and functions or programs without gradients."""

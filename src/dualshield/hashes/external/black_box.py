@@ -1,14 +1,14 @@
-"""A hash of which nothing is known but its answers: a Python function, or a program (blackbox_command.py).
+"""Black-box hashes: a Python function, or a program (command.py), of which only the outputs are known.
 
     hash_ = black_box(my_function, name="mine", bits=64, side=128)
 
-Smoothing asks for nothing else. The noisy image is rounded and clipped to 8 bits before the function sees it, because
-that is what such a function takes; this happens inside the hash, behind the noise, so it is a part of the function
-that is smoothed, and certificates hold as for any other hash. What a certificate does need is one fixed function: an
-answer may depend on the pixels alone, not on chance, time or earlier calls. Two calls at load time find the plain
-offenders; nothing can find them all.
+Smoothing needs nothing else. The noisy image is rounded and clipped to 8 bits before the function gets it, because
+such functions take 8-bit images. This happens inside the hash, after the noise, so it is part of the function that is
+smoothed, and certificates hold as for any other hash. But a certificate needs one fixed function: its output must
+depend on the pixels alone, not on chance, time or earlier calls. Two calls at load time detect obvious violations;
+no test can detect all of them.
 
-There is no gradient, so neither hardening nor white-box attacks are possible; attacks by queries (nes) are.
+There is no gradient, so hardening and white-box attacks are impossible; query attacks (nes) work.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_BITS = 65536
 
 
 class BlackBox(torch.nn.Module):
-    """Margins +1 and -1 from the bits of a function of 8-bit images, one call per image, without gradient."""
+    """Wraps a function of 8-bit images; its bits become margins of +1 and -1. One call per image, no gradient."""
 
     is_black_box = True
 
@@ -53,13 +53,13 @@ class BlackBox(torch.nn.Module):
         return torch.from_numpy(np.where(bits, np.float32(1), np.float32(-1))).to(features.device)
 
     def _bits(self, pixels: npt.NDArray[np.uint8]) -> Bits:
-        # A copy: what the function does to its argument must not reach the other images of the batch.
+        # A copy, so that the function cannot change other images of the batch.
         argument = Image.fromarray(pixels) if self.takes == "image" else pixels.copy()
         try:
             answer = self.function(argument)
         except DualShieldError:
             raise
-        except (Exception, SystemExit) as error:  # somebody else's code; an exit must not pass for a decision
+        except (Exception, SystemExit) as error:  # third-party code; exit() must not look like a decision
             why = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             raise InputError(f"hash {self.name}: its function failed ({why})") from error
         try:
@@ -80,12 +80,12 @@ def black_box(
     about: str = "",
     weights: dict[str, str] | None = None,
 ) -> PerceptualHash:
-    """A hash from a function that takes one image and returns its bits.
+    """Return a hash made from a function that takes one image and returns its bits.
 
     The function gets an RGB PIL image, or with ``takes="array"`` a uint8 array of ``side`` x ``side`` x 3, and returns
     an array of bools or of 0 and 1 (any shape, read row by row), bytes, or a hex string, first bit first. DualShield
-    resizes to ``side`` itself, linearly, before the noise is drawn: a smaller side makes draws cheaper, and belongs to
-    the hash, so it has to be the same for references and queries.
+    itself resizes to ``side``, linearly, before the noise is drawn: a smaller side makes draws cheaper. The side is
+    part of the hash, so it must be the same for references and queries.
     """
     if not 1 <= bits <= MAX_BITS:
         raise InputError(f"hash {name}: {bits} bits, expected 1 to {MAX_BITS}")
@@ -113,7 +113,7 @@ def black_box(
 
 
 def to_bits(answer: Any, bits: int) -> Bits:
-    """What a black box answered, as ``bits`` bools; raises CodeError if it cannot be that."""
+    """Convert the output of a black box to ``bits`` bools; raises CodeError if that is impossible."""
     if isinstance(answer, str):
         return from_hex(answer.strip(), bits).numpy()
     if isinstance(answer, bytes | bytearray):
@@ -125,12 +125,12 @@ def to_bits(answer: Any, bits: int) -> Bits:
         return unpacked[:bits]
     try:
         values = np.asarray(answer).reshape(-1)
-    except Exception as error:  # ragged lists, objects with ideas of their own
-        raise CodeError(f"it gave {type(answer).__name__}, which is no array of bits ({error})") from error
+    except Exception as error:  # ragged lists, or objects with their own __array__
+        raise CodeError(f"it gave {type(answer).__name__}, which is not an array of bits ({error})") from error
     if values.dtype.kind not in "biuf":
         raise CodeError(f"it gave {type(answer).__name__}, expected bools, 0 and 1, bytes or a hex string")
     if len(values) != bits:
         raise CodeError(f"it gave {len(values)} values, expected {bits} bits")
     if not np.isin(values, (0, 1)).all():
-        raise CodeError("it gave an array with other values than 0 and 1")
+        raise CodeError("it gave an array with values other than 0 and 1")
     return values.astype(bool)

@@ -1,4 +1,4 @@
-"""A hash from a file, without writing code: an ONNX or TorchScript model, or a program, and a YAML card beside it.
+"""Hashes without code: a YAML card that describes an ONNX or TorchScript model, or a program.
 
     name: my-hash
     version: "1"
@@ -17,18 +17,18 @@
       matrix: pca.npy            # (bits, outputs)
       mean: means.npy            # optional, (outputs,)
 
-A bit is 1 where its margin is above 0.
+A bit is 1 if its margin is above 0.
 
-A program (blackbox_command.py) has ``command`` in place of model, sha256, input and projection:
+A program (command.py) has ``command`` in place of model, sha256, input and projection:
 
     name: their-hash
     bits: 64
-    command: [./phash, "{file}"]  # program and arguments, no shell; without {file} the PNG comes on standard input
+    command: [./phash, "{file}"]  # program and arguments, no shell; without {file} the PNG is sent to standard input
     timeout: 10                  # optional, seconds per image
-    side: 256                    # optional: the PNG is this wide and high; by default 512
+    side: 256                    # optional: width and height of the PNG; default 512
 
 Relative paths are relative to the card: a program with a slash in it, and arguments that begin with ./ or ../. Such a
-card runs that program with the rights of whoever uses it: use only cards that you trust.
+card runs the program with your rights: use only cards that you trust.
 """
 
 from __future__ import annotations
@@ -78,15 +78,25 @@ class Projected(nn.Module):
         return out if self.matrix is None else out @ self.matrix.T
 
 
+def runs_code(file: Path) -> bool:
+    """Return whether a card runs a program or a TorchScript model, with the rights of the user; ONNX is only data."""
+    data = read_yaml(file)
+    return not isinstance(data, dict) or "command" in data or not _is_onnx(Path(str(data.get("model"))))
+
+
+def _is_onnx(path: Path) -> bool:
+    return path.suffix.lower() == ".onnx"
+
+
 def load_card(file: Path) -> PerceptualHash:
-    """The hash that a card describes, tried once so that a wrong shape is found here and not later."""
+    """Return the hash that a card describes, after a trial run that finds wrong shapes early."""
     data = read_yaml(file)
     is_command = isinstance(data, dict) and "command" in data
     card = Card(file, data, COMMAND_FIELDS if is_command else MODEL_FIELDS)
     name = card.text("name")
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", name):
         raise card.wrong(
-            "name", f"expected up to 64 small letters, digits, dots, dashes, underscores, got {shown(name)}"
+            "name", f"expected up to 64 lower-case letters, digits, dots, dashes, underscores, got {shown(name)}"
         )
     bits = card.whole("bits", MAX_BITS)
     threshold = card.numbers("threshold", [DEFAULT_THRESHOLD])[0]
@@ -102,7 +112,10 @@ def load_card(file: Path) -> PerceptualHash:
     model_path, digest = card.path("model"), card.digest("model")
     expected = card.text("sha256", digest).lower()
     if digest != expected:
-        raise card.wrong("sha256", f"{model_path.name} has {digest}, the card expects {shown(expected)}")
+        raise card.wrong(
+            "sha256",
+            f"{model_path.name} has {digest}, the card expects {shown(expected)}; replace one of them",
+        )
     matrix, mean, arrays = _projection(card, bits)
     network = Projected(_load_model(card, model_path), matrix, mean)
     _try_out(card, network, front_end, bits)
@@ -138,7 +151,7 @@ def _load_command(card: Card, *, name: str, **options: Any) -> PerceptualHash:
 
 
 def _by_name(files: Iterable[tuple[str, Path, str]]) -> dict[str, str]:
-    """Digests under the names of their files; of two with the same name, the second has its role before it."""
+    """Return digests by file name; a repeated name is prefixed with its role."""
     found: dict[str, str] = {}
     for role, path, digest in files:
         found[path.name if path.name not in found else f"{role}: {path.name}"] = digest
@@ -160,7 +173,7 @@ def _front_end(card: Card) -> FrontEnd:
         raise spec.wrong("std", f"expected numbers of at least {MIN_STD:g}, got {min(std):g}")
     before = spec.size("resize_to") if "resize_to" in spec.data else (height, width)
     if before[0] < height or before[1] < width:
-        raise spec.wrong("resize_to", f"{list(before)} is smaller than the size {[height, width]} to be cut from it")
+        raise spec.wrong("resize_to", f"{list(before)} is smaller than the size {[height, width]} to crop from it")
     try:
         front_end = FrontEnd.identity().resize(*before, kind)
         if before != (height, width):
@@ -175,19 +188,19 @@ def _front_end(card: Card) -> FrontEnd:
 
 
 def _load_model(card: Card, path: Path) -> nn.Module:
-    if path.suffix.lower() == ".onnx":
+    if _is_onnx(path):
         from dualshield.hashes.external.onnx import OnnxModule
 
         try:
             return OnnxModule(path)
         except CardError as error:
             raise card.wrong("model", str(error)) from error
-    # torch.jit.load reads nothing but archives; a bare pickle would reach it as an obscure error at best.
+    # torch.jit.load reads only archives; its error for a bare pickle would be obscure at best.
     if not zipfile.is_zipfile(path):
         raise card.wrong("model", f"{path.name} is neither an .onnx file nor a whole TorchScript archive")
     try:
         with warnings.catch_warnings():
-            # TorchScript is deprecated for writing new models; it remains what existing ones are shipped in.
+            # TorchScript is deprecated for new models, but existing models still use it.
             warnings.filterwarnings("ignore", r"`torch\.jit\.load` is deprecated", DeprecationWarning)
             model: nn.Module = torch.jit.load(str(path), map_location="cpu")  # type: ignore[no-untyped-call]
     except Exception as error:  # the reader raises almost anything on damaged data
@@ -196,7 +209,7 @@ def _load_model(card: Card, path: Path) -> nn.Module:
 
 
 def _projection(card: Card, bits: int) -> tuple[torch.Tensor | None, torch.Tensor | None, list[tuple[str, Path, str]]]:
-    """Matrix and mean, if the card has them, and the sha256 of their files."""
+    """Return matrix and mean, if the card has them, and the sha256 of their files."""
     data = card.data.get("projection")
     if data is None:
         return None, None, []
@@ -218,9 +231,10 @@ def _read_array(spec: Card, field: str) -> torch.Tensor:
         with path.open("rb") as file:
             tensor = read_numbers(file)
     except Exception as error:  # a damaged header raises almost anything
-        raise spec.wrong(field, f"{path.name} is not a .npy array of numbers ({reason(error)})") from error
+        why = f"{path.name} is not a .npy array of numbers ({reason(error)}); write it with numpy.save"
+        raise spec.wrong(field, why) from error
     if not torch.isfinite(tensor).all():
-        raise spec.wrong(field, f"{path.name} does not hold finite numbers")
+        raise spec.wrong(field, f"{path.name} holds numbers that are not finite in float32; replace them")
     return tensor
 
 
@@ -230,10 +244,10 @@ def _try_out(card: Card, network: nn.Module, front_end: FrontEnd, bits: int) -> 
         with torch.inference_mode():
             margins = network.eval()(torch.full((2, *shape), 0.5))
     except Exception as error:
-        # TorchScript puts a trace in front of what went wrong.
+        # TorchScript puts a trace before the actual error.
         last = next(iter(str(error).strip().splitlines()[-1:]), type(error).__name__)[:200]
         raise card.wrong("model", f"it does not run on an input of shape {shape} ({last})") from error
     if tuple(margins.shape) != (2, bits):
-        raise card.wrong("bits", f"the model gives {tuple(margins.shape[1:])} outputs per image, expected {bits}")
+        raise card.wrong("bits", f"the model returns {tuple(margins.shape[1:])} outputs per image, expected {bits}")
     if not torch.isfinite(margins).all():
-        raise card.wrong("model", "it gives NaN or infinity on a grey image")
+        raise card.wrong("model", "it returns NaN or infinity for a grey image")

@@ -1,10 +1,10 @@
-"""A program as a black-box hash: it gets a PNG and prints hex.
+"""External programs as black-box hashes: the program gets a PNG and prints hex.
 
     hash_ = command_hash(["phash", "{file}"], name="mine", bits=64)
 
-``{file}`` in an argument becomes the path of the PNG; without it, the PNG comes on standard input. The program is
-started directly, never through a shell, once per draw, and has ``timeout`` seconds. Its answer is the first word of the
-one line that it prints. Needs POSIX.
+``{file}`` in an argument becomes the path of the PNG; without it, the PNG is sent to standard input. The program is
+started directly, never through a shell, once per draw, and has ``timeout`` seconds. It must print one line; the code is
+the first word of that line. Needs POSIX.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from dualshield.hashes.perceptual_hash import PerceptualHash
 FILE = "{file}"
 TIMEOUT = 10.0
 MAX_TIMEOUT = 3600.0
-# Far more than any code; a program that prints without end must not fill the memory.
+# Far longer than any code; a program that never stops printing must not fill the memory.
 MAX_OUTPUT = 1 << 18
 
 
 class Command:
-    """Runs the program on one image and returns what it says."""
+    """Runs the program on one image and returns the code that it prints."""
 
     def __init__(self, name: str, command: Sequence[str], timeout: float = TIMEOUT) -> None:
         if isinstance(command, str) or not command or not all(isinstance(part, str) and part for part in command):
             raise InputError(f"hash {name}: its command must be a list of program and arguments, got {command!r}")
         if any("\0" in part for part in command):
-            raise InputError(f"hash {name}: its command has a zero byte in it")
+            raise InputError(f"hash {name}: its command contains a zero byte; remove it")
         if not 0 < timeout <= MAX_TIMEOUT:
             raise InputError(f"hash {name}: timeout {timeout} is not between 0 and {MAX_TIMEOUT:g} seconds")
         found = shutil.which(command[0])
         if found is None:
             raise MissingDependencyError(
-                f"hash {name}: its program {command[0]} is not there or may not be executed; install it or correct "
+                f"hash {name}: its program {command[0]} is not found or not executable; install it or correct "
                 "the command"
             )
         self.name, self.timeout = name, timeout
-        # Absolute, so that it stays the same program wherever the process goes.
+        # Absolute, so that a change of the working directory does not change the program.
         self.command = [str(Path(found).absolute()), *command[1:]]
-        # Names of files, not where they lie on this machine.
+        # File names only: paths differ between machines.
         self.calls = " ".join(Path(part).name if Path(part).is_absolute() else part for part in self.command)
 
     def __call__(self, image: Image.Image) -> str:
@@ -76,10 +76,10 @@ class Command:
                     stdin=png if on_stdin else subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
-                    start_new_session=True,  # so that whatever the program starts can be stopped with it
+                    start_new_session=True,  # so that its child processes can be killed with it
                 )
             except OSError as error:
-                raise self._error(f"cannot be started ({error.strerror or error})") from error
+                raise self._error(f"cannot be started ({error.strerror or error}); correct the program") from error
         try:
             out, err = self._read(process)
         finally:
@@ -92,11 +92,12 @@ class Command:
                 pipe.close()
         if process.returncode:
             said = " ".join(err.decode("utf-8", "replace").split())[-200:]
-            raise self._error(f"failed with exit code {process.returncode}{f' ({said})' if said else ''}")
+            detail = f" ({said})" if said else ""
+            raise self._error(f"failed with exit code {process.returncode}{detail}; try it by hand")
         return out
 
     def _read(self, process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-        """Standard output and error, each in full, once the program has ended."""
+        """Return standard output and standard error after the program has ended."""
         deadline = time.monotonic() + self.timeout
         said: dict[Any, bytes] = {process.stdout: b"", process.stderr: b""}
         with selectors.DefaultSelector() as selector:
@@ -120,12 +121,12 @@ class Command:
         return said[process.stdout], said[process.stderr]
 
     def _late(self) -> InputError:
-        return self._error(f"did not end within {self.timeout:g} s")
+        return self._error(f"did not end within {self.timeout:g} s; give it a longer timeout")
 
     def _error(self, why: str) -> InputError:
         return InputError(f"hash {self.name}: its program {Path(self.command[0]).name} {why}")
 
 
 def command_hash(command: Sequence[str], *, name: str, timeout: float = TIMEOUT, **options: Any) -> PerceptualHash:
-    """A hash from a program; ``options`` are those of ``black_box``."""
+    """Return a hash made from a program; ``options`` are those of ``black_box``."""
     return black_box(Command(name, command, timeout), name=name, takes="image", **options)

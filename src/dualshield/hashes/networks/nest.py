@@ -1,11 +1,11 @@
-"""The nested transformer of HybridHash: attention inside blocks of the image, and modules that mix the blocks.
+"""The nested transformer of HybridHash: attention within blocks of the image, and modules that mix blocks.
 
-Facts that a checkpoint depends on and that are easy to get wrong:
+Details that checkpoints depend on and that are easy to get wrong:
 
 * heads are merged channel-major: channel c of head h becomes channel ``c * heads + h``;
-* the interaction attention takes its ``(channels, h, w)`` values for ``(h w, channels)`` by their order in memory,
-  without a transpose, so a token there is a run of consecutive numbers and not a place in the image;
-* pooling is padded symmetrically, unlike that of the NesT the training starts from.
+* the interaction attention reshapes ``(channels, h, w)`` to ``(h w, channels)`` without a transpose, so a token there
+  is a run of consecutive numbers and not a place in the image;
+* pooling is padded symmetrically, unlike in the original NesT.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INTERACTION_HEADS = 8
 
 @dataclass(frozen=True)
 class NestShape:
-    """Sizes of the network; those of HybridHash unless told otherwise."""
+    """Sizes of the network; the defaults are those of HybridHash."""
 
     widths: tuple[int, ...] = (128, 256, 512)
     depths: tuple[int, ...] = (2, 2, 15)
@@ -34,16 +34,16 @@ class NestShape:
 
     @property
     def side(self) -> int:
-        """Pixels along one side of the image: the last level is one block, each one before has twice the side."""
+        """Pixels along one side of the image; the last level is one block, and each earlier level is twice as wide."""
         return self.patch * self.block * self.blocks(0)
 
     def blocks(self, level: int) -> int:
-        """Blocks along one side of a level."""
+        """Return the number of blocks along one side of a level."""
         return 1 << (len(self.widths) - 1 - level)
 
 
 def attend(qkv: torch.Tensor, heads: int) -> torch.Tensor:
-    """Attention over tokens ``(batch, n, 3 * width)``, heads merged channel-major."""
+    """Return the attention over tokens ``(batch, n, 3 * width)``, with heads merged channel-major."""
     batch, tokens, triple = qkv.shape
     width = triple // 3
     q, k, v = qkv.reshape(batch, tokens, 3, heads, width // heads).permute(2, 0, 3, 1, 4).unbind(0)
@@ -51,7 +51,7 @@ def attend(qkv: torch.Tensor, heads: int) -> torch.Tensor:
 
 
 class BlockAttention(nn.Module):
-    """Self-attention of the tokens of one block."""
+    """Self-attention among the tokens of one block."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class BlockAttention(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention and MLP, each behind a norm and added to what came in."""
+    """A pre-norm transformer layer: attention and MLP, each with a residual connection."""
 
     def __init__(self, width: int, heads: int, epsilon: float) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class Layer(nn.Module):
 
 
 class WholeImageAttention(nn.Module):
-    """Attention between the averages of all blocks, spread over the image again."""
+    """Attention between the averages of all blocks, upsampled to the image again."""
 
     def __init__(self, width: int, block: int, side: int) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class WholeImageAttention(nn.Module):
 
 
 class Interaction(nn.Module):
-    """Between two levels: what is near plus what is far, at half the side."""
+    """The step between two levels: local convolution plus global attention, pooled to half the side."""
 
     def __init__(self, inside: int, outside: int, shape: NestShape, side: int) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ class Interaction(nn.Module):
 
 
 class Level(nn.Module):
-    """One level: from the image of the level before to its own."""
+    """One level: maps the feature image of the previous level to its own."""
 
     def __init__(self, shape: NestShape, level: int) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class Level(nn.Module):
         x = self.pool(x).permute(0, 2, 3, 1)
         n, size, width = self.blocks, self.block, x.shape[-1]
         tokens = x.reshape(-1, n, size, n, size, width).transpose(2, 3).reshape(-1, n * n, size * size, width)
-        # Blocks do not see each other here: each is an entry of the batch.
+        # Each block is a batch entry, so blocks do not attend to each other here.
         tokens = self.transformer_encoder((tokens + self.pos_embed).flatten(0, 1))
         image = tokens.reshape(-1, n, n, size, size, width).transpose(2, 3).reshape(-1, n * size, n * size, width)
         return image.permute(0, 3, 1, 2)  # type: ignore[no-any-return]

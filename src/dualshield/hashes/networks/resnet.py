@@ -1,4 +1,4 @@
-"""Bottleneck ResNets and ResNeXts without their pooling, in torchvision's names and order of layers."""
+"""Bottleneck ResNets and ResNeXts without pooling; layers are named and ordered as in torchvision."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ResNetShape:
 
     @property
     def features(self) -> int:
-        """Channels at the end."""
+        """Channels of the last stage."""
         return self.stem * 8 * EXPANSION
 
 
@@ -30,7 +30,7 @@ RESNEXT101_32X4D = ResNetShape((3, 4, 23, 3), groups=32, group_width=4)
 
 
 class Bottleneck(nn.Module):
-    """1 x 1, 3 x 3 (which carries the stride), 1 x 1, plus a shortcut."""
+    """Convolutions of 1 x 1, 3 x 3 (with the stride) and 1 x 1, plus a shortcut."""
 
     def __init__(self, inside: int, middle: int, outside: int, stride: int, groups: int) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """Images ``(batch, 3, h, w)`` to maps ``(batch, features, h/32, w/32)``; ``fc`` is for the caller to use."""
+    """Maps images ``(batch, 3, h, w)`` to ``(batch, features, h/32, w/32)``; the caller applies ``fc``."""
 
     def __init__(self, shape: ResNetShape, outputs: int) -> None:
         super().__init__()

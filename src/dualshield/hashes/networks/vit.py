@@ -2,8 +2,8 @@
 
     patches --linear--> tokens + positions; class token and registers in front; pre-norm blocks; norm of the class token
 
-The parameters carry the names of the DINO family, so that its checkpoints load as they are (vit_checkpoints has the
-rest). The position embedding is kept for one image size, so the network is constant.
+Parameters are named as in the DINO family, so that its checkpoints load unchanged (vit_checkpoints converts others).
+The position embedding is stored for one image size, so nothing is interpolated at run time.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ EPSILON = 1e-6
 
 @dataclass(frozen=True)
 class ViTShape:
-    """What tells one vision transformer from another; the heads are 64 wide in all of them.
+    """Sizes of a vision transformer; all have heads of width 64.
 
-    ``stored_grid`` is the grid of the checkpoint's positions, where it is another than that of ``side``.
+    ``stored_grid`` is the grid of the checkpoint's position embedding, if it differs from that of ``side``.
     """
 
     width: int
@@ -57,7 +57,7 @@ class Attention(nn.Module):
 
 
 class Mlp(nn.Module):
-    """Two layers with the exact GELU between them."""
+    """Two linear layers with an exact GELU between them."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class Mlp(nn.Module):
 
 
 class LayerScale(nn.Module):
-    """A learned factor per channel on what a branch adds."""
+    """A learned factor per channel of a residual branch."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class LayerScale(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and MLP, each behind a norm and added to what came in."""
+    """A pre-norm transformer block: attention and MLP, each with a residual connection."""
 
     def __init__(self, width: int, layer_scale: bool) -> None:
         super().__init__()
@@ -92,13 +92,13 @@ class Block(nn.Module):
         self.ls2 = LayerScale(width) if layer_scale else nn.Identity()
 
     def forward(self, x: torch.Tensor, keep: int | None = None) -> torch.Tensor:
-        """All tokens, or the first ``keep``: what nobody looks at afterwards need not be computed."""
+        """Return all tokens, or only the first ``keep``, which saves work if the others are not used."""
         x = x[:, :keep] + self.ls1(self.attn(self.norm1(x)))[:, :keep]
         return x + self.ls2(self.mlp(self.norm2(x)))  # type: ignore[no-any-return]
 
 
 class PatchEmbed(nn.Module):
-    """Non-overlapping patches to tokens, row by row."""
+    """Maps non-overlapping patches to tokens, row by row."""
 
     def __init__(self, width: int, patch: int) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class PatchEmbed(nn.Module):
 
 
 class ViT(nn.Module):
-    """Images ``(batch, 3, side, side)`` to the normalised class token ``(batch, width)``."""
+    """Maps images ``(batch, 3, side, side)`` to the normalised class token ``(batch, width)``."""
 
     def __init__(self, shape: ViTShape) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class ViT(nn.Module):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         front = self.cls_token + self.pos_embed[:, :1]
         if self.has_registers:
-            # Registers stand between class token and patches and have no position.
+            # Registers come between class token and patches and have no position embedding.
             front = torch.cat([front, self.register_tokens], 1)
         patches = self.patch_embed(images) + self.pos_embed[:, 1:]
         x = torch.cat([front.expand(patches.shape[0], -1, -1), patches], 1)

@@ -1,4 +1,4 @@
-"""Checkpoints of vision transformers: what their authors call things, and positions of another image size."""
+"""Conversion of vision transformer checkpoints: parameter names, and position embeddings of other image sizes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from torch import nn
 from dualshield.hashes.networks.vit import ViT, ViTShape
 from dualshield.weights.checkpoint import load_strict, weights_error
 
-# torch.compile and data parallelism put these before the names of what they wrap.
+# Prefixes that torch.compile and data parallelism add to parameter names.
 WRAPPERS = ("_orig_mod.", "module.")
-# Google's names of what a block is made of, and ours; q, k and v are one layer here.
+# Replaces masked patches in training only.
+MASK_TOKEN = "mask_token"
+# Google's names of the parts of a block -> the names here; q, k and v are one layer here.
 GOOGLE_BLOCK = {"attention_norm": "norm1", "attn.out": "attn.proj", "ffn_norm": "norm2", "ffn.fc1": "mlp.fc1",
                 "ffn.fc2": "mlp.fc2"}  # fmt: skip
 GOOGLE_REST = {"embeddings.patch_embeddings": "patch_embed.proj", "encoder.encoder_norm": "norm"}
@@ -25,14 +27,14 @@ Tensors = dict[str, torch.Tensor]
 
 
 def unfilled(make: Callable[..., Module], *args: Any) -> Module:
-    """A module whose memory is to be filled from a checkpoint; no weight is ever drawn at random."""
+    """Return a module with uninitialised memory, to be filled from a checkpoint; no random weights are drawn."""
     with torch.device("meta"):
         module = make(*args)
     return module.to_empty(device="cpu")
 
 
 class Named(nn.Module):
-    """Tensors of other modules under the names of a checkpoint: what is loaded into it is loaded into them."""
+    """Exposes tensors of other modules under a checkpoint's names; loading into this module fills those tensors."""
 
     def __init__(self, tensors: Tensors) -> None:
         super().__init__()
@@ -44,7 +46,7 @@ class Named(nn.Module):
 def build_vit(
     shape: ViTShape, state: Mapping[str, torch.Tensor], hash_name: str, file: str, *, ignore: Iterable[str] = ()
 ) -> ViT:
-    """A transformer of the DINO family with the weights in ``state``, its positions brought to the shape's grid."""
+    """Return a DINO-family transformer with the weights in ``state``; positions are resized to the shape's grid."""
     positions = state.get("pos_embed")
     if positions is not None and shape.stored_grid is not None:
         expected = (1, 1 + shape.stored_grid**2, shape.width)
@@ -58,9 +60,9 @@ def build_vit(
 
 
 def resized_positions(embedding: torch.Tensor, grid: int, *, antialias: bool = True) -> torch.Tensor:
-    """A position embedding ``(1, 1 + n * n, width)`` for ``grid`` x ``grid`` patches; the class token keeps its own.
+    """Return a position embedding ``(1, 1 + n * n, width)`` resized to ``grid`` x ``grid`` patches.
 
-    Bicubic with antialias, as DINOv2 with registers does it; the authors exported DINOHash to ONNX without.
+    Bicubic with antialias, as in DINOv2 with registers; the authors' ONNX export of DINOHash has no antialias.
     """
     side = round((embedding.shape[1] - 1) ** 0.5)
     patches = embedding[:, 1:].float().reshape(1, side, side, -1).permute(0, 3, 1, 2)
@@ -69,9 +71,9 @@ def resized_positions(embedding: torch.Tensor, grid: int, *, antialias: bool = T
 
 
 def backbone_of(state: Mapping[str, torch.Tensor], prefix: str = "backbone.") -> Tensors:
-    """The backbone in a training checkpoint: without the heads, without wrappers, blocks numbered through.
+    """Return the backbone of a training checkpoint: without heads and wrappers, blocks numbered consecutively.
 
-    DINOv2 saves its blocks in chunks, ``blocks.<chunk>.<block>``, where <block> counts through all chunks already.
+    DINOv2 saves its blocks in chunks, ``blocks.<chunk>.<block>``; <block> is already consecutive over all chunks.
     """
     found = {}
     for key, value in state.items():
@@ -83,7 +85,7 @@ def backbone_of(state: Mapping[str, torch.Tensor], prefix: str = "backbone.") ->
 
 
 def google_names(vit: ViT, prefix: str) -> Tensors:
-    """The weights of ``vit`` under the names of the PyTorch port of Google's ViT, which keeps q, k and v apart."""
+    """Return the weights of ``vit`` under the names of the PyTorch port of Google's ViT (separate q, k and v)."""
     own = vit.state_dict()
     named = {
         f"{prefix}embeddings.cls_token": own["cls_token"],

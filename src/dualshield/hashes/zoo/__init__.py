@@ -1,1 +1,1 @@
-"""One file per hash."""
+"""The built-in hashes, one module each."""

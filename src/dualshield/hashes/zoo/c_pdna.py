@@ -1,26 +1,23 @@
-"""C-PDNA (CertPHash, USENIX Security 2025): a small ResNet that was trained, with bounds, to give PhotoDNA's bytes.
+"""C-PDNA (CertPHash, USENIX Security 2025): a small ResNet trained certifiably to reproduce PhotoDNA's bytes.
 
-Its 144 outputs y stand for bytes: the authors round, cut off what is negative, and match by an L1 distance below 1800.
-As bits we take the thermometer code of those bytes,
+Its 144 outputs y stand for bytes: the authors round, clip negative values, and match if the L1 distance is below 1800.
+The bits here are the thermometer code of the bytes,
 
     bit (i, k) = y_i > k - 1/2,    k = 1 ... 255,
 
-because its Hamming distance is the L1 distance of the bytes, exactly: nothing of the authors' rule is lost, margins are
-affine in y, and the bitwise majority of several codes is the median of their bytes, the best consensus in L1. One
-threshold per entry (y > 127.5, say) would keep 144 bits of what the rule looks at.
+because its Hamming distance is exactly the L1 distance of the bytes: nothing of the authors' rule is lost, margins are
+affine in y, and the bitwise majority of several codes is the median of their bytes, the best consensus in L1. A single
+threshold per entry (such as y > 127.5) would reduce the rule's input to 144 bits.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import torch
 from torch import nn
 
 from dualshield.hashes.native_rule import NativeRule, l1
-from dualshield.hashes.perceptual_hash import PerceptualHash
+from dualshield.hashes.zoo.certphash import CertPHash
 from dualshield.images.frontend import IMAGENET_MEAN, IMAGENET_STD, FrontEnd
-from dualshield.weights import find, load_strict, read_state
 
 SIDE, ENTRIES, LEVELS = 64, 144, 255
 NATIVE_LIMIT = 1800
@@ -28,7 +25,7 @@ BITS = ENTRIES * LEVELS
 
 
 class Block(nn.Module):
-    """Convolution, ReLU, convolution, plus a shortcut; nothing after the sum."""
+    """Convolution, ReLU, convolution, plus a shortcut; no activation after the sum."""
 
     def __init__(self, inside: int, outside: int, stride: int) -> None:
         super().__init__()
@@ -47,7 +44,7 @@ class Block(nn.Module):
 
 
 class CPdnaNet(nn.Module):
-    """Features ``(batch, 3, 64, 64)`` to 144 numbers; two linear layers at the end with nothing between them."""
+    """Maps features ``(batch, 3, 64, 64)`` to 144 numbers; ends in two linear layers without activation between."""
 
     def __init__(
         self, widths: tuple[int, int, int] = (32, 64, 64), hidden: int = 512, entries: int = ENTRIES, side: int = SIDE
@@ -68,7 +65,7 @@ class CPdnaNet(nn.Module):
 
 
 class Thermometer(nn.Module):
-    """Entries ``(batch, n)`` to margins ``(batch, 255 n)``: each against 0.5, 1.5, ... 254.5."""
+    """Maps entries ``(batch, n)`` to margins ``(batch, 255 n)``: each minus 0.5, 1.5, ... 254.5."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,12 +77,12 @@ class Thermometer(nn.Module):
 
 
 def entries_of(margins: torch.Tensor) -> torch.Tensor:
-    """The network's outputs again, from the margins against the first level."""
+    """Recover the network's outputs from the margins of the first level."""
     return margins[..., ::LEVELS] + 0.5
 
 
 def rounded(entries: torch.Tensor) -> torch.Tensor:
-    """Bytes as the authors have them; above 255 theirs wrap around, ours stay at 255."""
+    """Round to bytes as the authors do, except that values above 255 stay at 255 (the authors' wrap around)."""
     return entries.round().clamp(0, LEVELS)
 
 
@@ -94,28 +91,15 @@ def _bytes(margins: torch.Tensor) -> torch.Tensor:
 
 
 NATIVE = NativeRule("an L1 distance of bytes below 1800", _bytes, l1, NATIVE_LIMIT)
-
-
-def build(state: Mapping[str, torch.Tensor], file: str = "checkpoint") -> CPdnaNet:
-    """The network with the authors' weights."""
-    net = CPdnaNet()
-    load_strict(net, state, "c-pdna", file)
-    return net
-
-
-def load() -> PerceptualHash:
-    """C-PDNA on the canonical image."""
-    stored = find("c-pdna")
-    net = build(read_state(stored.path, "c-pdna"), stored.weight.file)
-    return PerceptualHash(
-        name="c-pdna",
-        version="1",
-        bits=BITS,
-        front_end=FrontEnd.identity().resize(SIDE, SIDE).normalise(IMAGENET_MEAN, IMAGENET_STD),
-        network=nn.Sequential(net, Thermometer()),
-        # The authors' rule: L1 below 1800 is a Hamming distance of at most 1799 here.
-        threshold=(NATIVE_LIMIT - 1) / BITS,
-        about="CertPHash's C-PDNA: a certifiably trained 64 x 64 network for PhotoDNA's bytes",
-        weights={stored.weight.file: stored.sha256},
-        native=NATIVE,
-    )
+C_PDNA = CertPHash(
+    name="c-pdna",
+    about="CertPHash's C-PDNA: a certifiably trained 64 x 64 network for PhotoDNA's bytes",
+    bits=BITS,
+    front_end=FrontEnd.identity().resize(SIDE, SIDE).normalise(IMAGENET_MEAN, IMAGENET_STD),
+    net=CPdnaNet,
+    margins=Thermometer,
+    native=NATIVE,
+    # The authors' rule: L1 below 1800 is a Hamming distance of at most 1799 here.
+    threshold=(NATIVE_LIMIT - 1) / BITS,
+)
+build, load = C_PDNA.build, C_PDNA.load

@@ -1,21 +1,20 @@
-"""C-PDQ (CertPHash, USENIX Security 2025): a small ResNet that was trained, with bounds, to give PDQ's bits.
+"""C-PDQ (CertPHash, USENIX Security 2025): a small ResNet trained certifiably to reproduce PDQ's bits.
 
-It sees 28 x 28 grey pixels in [0, 1] and was trained on MNIST, so photos are far from what it knows. Bits are outputs
-above 1/2; the authors match by an L1 distance of the bits below 90.
+Its input is 28 x 28 grey pixels in [0, 1], and it was trained on MNIST, so photos are far from its training data. Bits
+are outputs above 1/2; the authors match if the L1 distance of the bits is below 90.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import cast
 
 import torch
 from torch import nn
 
 from dualshield.hashes.native_rule import NativeRule, l1
-from dualshield.hashes.perceptual_hash import PerceptualHash
+from dualshield.hashes.zoo.certphash import CertPHash
 from dualshield.images.frontend import FrontEnd
-from dualshield.weights import find, load_strict, read_state
 
 SIDE, BITS, MIDDLE = 28, 256, 0.5
 NATIVE_LIMIT = 90
@@ -24,7 +23,7 @@ HIDDEN = 1000
 
 
 class Dense(nn.Module):
-    """A sum of layers on the latest inputs, under the authors' key ``Ws``; None leaves an input out."""
+    """A sum of layers on the latest inputs, under the authors' key ``Ws``; None skips an input."""
 
     def __init__(self, *layers: nn.Module | None) -> None:
         super().__init__()
@@ -32,10 +31,10 @@ class Dense(nn.Module):
 
 
 class CPdqNet(nn.Sequential):
-    """Features ``(batch, 1, 28, 28)`` to 256 margins ``y - 1/2``, in the authors' numbering of layers.
+    """Maps features ``(batch, 1, 28, 28)`` to 256 margins ``y - 1/2``; layers are numbered as by the authors.
 
-    A block is convolution, ReLU, then the sum of a convolution and of another one of the block's input, ReLU; the first
-    convolution and the skipping one of a block that widens have stride 2.
+    A block is convolution, ReLU, convolution, plus a skip convolution of the block's input, ReLU. In a block that
+    widens, the first convolution and the skip convolution have stride 2.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class CPdqNet(nn.Sequential):
         return self[-1](torch.relu(self[-3](x.flatten(1)))) - MIDDLE  # type: ignore[no-any-return]
 
     def blocks(self) -> Iterator[tuple[nn.Module, nn.Module, nn.Module]]:
-        """The first convolution of each block, the one of its input, and the second."""
+        """Yield the first convolution, the skip convolution and the second convolution of each block."""
         sums = [layer.Ws for layer in self if isinstance(layer, Dense)]
         for one, two in zip(sums[::2], sums[1::2], strict=True):
             yield one[0], two[0], two[2]
@@ -71,26 +70,12 @@ def _bits(margins: torch.Tensor) -> torch.Tensor:
 
 
 NATIVE = NativeRule("an L1 distance of bits below 90", _bits, l1, NATIVE_LIMIT)
-
-
-def build(state: Mapping[str, torch.Tensor], file: str = "checkpoint") -> CPdqNet:
-    """The network with the authors' weights."""
-    net = CPdqNet()
-    load_strict(net, state, "c-pdq", file)
-    return net
-
-
-def load() -> PerceptualHash:
-    """C-PDQ on the canonical image."""
-    stored = find("c-pdq")
-    net = build(read_state(stored.path, "c-pdq"), stored.weight.file)
-    return PerceptualHash(
-        name="c-pdq",
-        version="1",
-        bits=BITS,
-        front_end=FrontEnd.identity().grey().resize(SIDE, SIDE),
-        network=net,
-        about="CertPHash's C-PDQ: a certifiably trained 28 x 28 network for PDQ's bits",
-        weights={stored.weight.file: stored.sha256},
-        native=NATIVE,
-    )
+C_PDQ = CertPHash(
+    name="c-pdq",
+    about="CertPHash's C-PDQ: a certifiably trained 28 x 28 network for PDQ's bits",
+    bits=BITS,
+    front_end=FrontEnd.identity().grey().resize(SIDE, SIDE),
+    net=CPdqNet,
+    native=NATIVE,
+)
+build, load = C_PDQ.build, C_PDQ.load

@@ -2,11 +2,11 @@
 
     features = class token of DINOv2 with registers;    margins = (features - means) PCA^T;    bit = margin >= 0
 
-96 bits from ViT-S/14 (``dinohash``), 512 from ViT-B/14 (``dinohash-512``). Two ways to load each: the authors' ONNX
-file, which has the projection in it, or a DINOv2 state_dict with the authors' two arrays beside it. The arrays were
-fitted anew for every version of the network, so each set belongs to one checkpoint and to no other; that cannot be
-seen from the numbers, only the shapes can be checked. Bits of the two ways differ here and there: the ONNX files were
-exported with positions resized without antialias.
+96 bits from ViT-S/14 (``dinohash``), 512 from ViT-B/14 (``dinohash-512``). Each can be loaded from the authors' ONNX
+file, which includes the projection, or from a DINOv2 state_dict with the authors' two arrays. The arrays were fitted
+again for every version of the network, so each pair fits only one checkpoint; this cannot be verified, only shapes
+can. Some bits differ between the two ways, because the ONNX files were exported with positions resized without
+antialias.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import nn
 
 from dualshield.hashes.external.onnx import OnnxModule
 from dualshield.hashes.networks.vit import ViT, ViTShape
-from dualshield.hashes.networks.vit_checkpoints import build_vit
+from dualshield.hashes.networks.vit_checkpoints import MASK_TOKEN, build_vit
 from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images.frontend import IMAGENET_MEAN, IMAGENET_STD, FrontEnd
 from dualshield.weights.catalogue import WeightFile
@@ -28,22 +28,20 @@ from dualshield.weights.checkpoint import read_state, weights_error
 from dualshield.weights.numpy_files import read_npy
 from dualshield.weights.store import find
 
-# A margin of exactly 0 is a 1 here; adding this to any other margin changes nothing.
+# Added to margins, so that a margin of exactly 0 gives bit 1; too small to change any other margin.
 ZERO_IS_ONE = 1e-30
-# Stands in for masked patches in training only.
-UNUSED = ("mask_token",)
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One of the two sizes."""
+    """One of the two sizes of DINOHash."""
 
     name: str
     bits: int
     shape: ViTShape
 
     def load(self) -> PerceptualHash:
-        """The hash from whatever was imported for it."""
+        """Return the hash from the imported files."""
         model = find(f"{self.name}-onnx", f"{self.name}-state")
         weights = {model.weight.file: model.sha256}
         network: nn.Module
@@ -66,7 +64,7 @@ class Variant:
         )
 
     def check(self, kind: str, path: Path) -> None:
-        """Read a file as what it is to be imported as."""
+        """Load a file as the given kind of weights; raises if it is not that."""
         if kind == "onnx":
             self.check_onnx(path)
         elif kind == "state":
@@ -77,11 +75,11 @@ class Variant:
             self.means(path)
 
     def vit(self, state: Mapping[str, torch.Tensor], file: str) -> ViT:
-        """The backbone."""
-        return build_vit(self.shape, state, self.name, file, ignore=UNUSED)
+        """Return the backbone with the weights in ``state``."""
+        return build_vit(self.shape, state, self.name, file, ignore=[MASK_TOKEN])
 
     def components(self, path: Path) -> torch.Tensor:
-        """The first components ``(bits, width)``; later versions of the file hold more."""
+        """Return the first components ``(bits, width)``; later versions of the file hold more."""
         matrix = read_npy(path, self.name)
         if matrix.ndim != 2 or matrix.shape[0] < self.bits or matrix.shape[1] != self.shape.width:
             expected = f"at least {self.bits} components of {self.shape.width} features"
@@ -89,7 +87,7 @@ class Variant:
         return matrix[: self.bits].contiguous()
 
     def means(self, path: Path) -> torch.Tensor:
-        """The mean features ``(width,)``."""
+        """Return the mean features ``(width,)``."""
         means = read_npy(path, self.name)
         if means.numel() != self.shape.width or means.ndim not in (1, 2):
             expected = f"{self.shape.width} means"
@@ -97,7 +95,7 @@ class Variant:
         return means.reshape(-1)
 
     def check_onnx(self, path: Path) -> None:
-        """An ONNX file has to turn a normalised image into ``bits`` margins."""
+        """Raise WeightsError unless the ONNX file maps a normalised image to ``bits`` margins."""
         model = OnnxModule(path)
         sides = (3, self.shape.side, self.shape.side)
         if model.input_shape[1:] != sides:
@@ -105,11 +103,11 @@ class Variant:
         with torch.inference_mode():
             found = tuple(model(torch.zeros(1, *sides)).shape)
         if found != (1, self.bits):
-            raise weights_error(self.name, path, f"gives {found} for one image, expected {(1, self.bits)}")
+            raise weights_error(self.name, path, f"returns {found} for one image, expected {(1, self.bits)}")
 
 
 class Components(nn.Module):
-    """``(features - means) components^T``."""
+    """Computes ``(features - means) components^T``."""
 
     def __init__(self, vit: ViT, components: torch.Tensor, means: torch.Tensor) -> None:
         super().__init__()
@@ -124,7 +122,7 @@ class Components(nn.Module):
 
 
 class Exported(nn.Module):
-    """An exported model whose outputs are the margins."""
+    """An exported ONNX model whose outputs are the margins."""
 
     def __init__(self, model: OnnxModule) -> None:
         super().__init__()
@@ -143,21 +141,21 @@ BASE = Variant("dinohash-512", 512, _dinov2(768))
 
 
 def front_end(side: int) -> FrontEnd:
-    """Bilinear to ``side`` x ``side``, aspect ignored."""
+    """Return a bilinear resize to ``side`` x ``side`` (aspect ratio ignored), with ImageNet normalisation."""
     return FrontEnd.identity().resize(side, side).normalise(IMAGENET_MEAN, IMAGENET_STD)
 
 
 def load() -> PerceptualHash:
-    """96 bits."""
+    """Return DINOHash with 96 bits."""
     return SMALL.load()
 
 
 def load_512() -> PerceptualHash:
-    """512 bits."""
+    """Return DINOHash with 512 bits."""
     return BASE.load()
 
 
 def check(weight: WeightFile, path: Path) -> None:
-    """Refuse a file that is not what it is imported as."""
+    """Raise WeightsError if the file is not what ``weight`` says."""
     variant = SMALL if weight.hash == SMALL.name else BASE
     variant.check(weight.name.removeprefix(f"{variant.name}-"), path)

@@ -1,13 +1,13 @@
-"""efflite: the deep hash that works out of the box. EfficientNet-Lite0, frozen, and a projection fitted by us.
+"""efflite: a deep hash that works out of the box. A frozen EfficientNet-Lite0 and a projection fitted for DualShield.
 
-    margins = P f - offset;    f = the input and the network's stages, averaged over grids of different coarseness
+    margins = P f - offset;    f = the input and the network's stages, averaged over coarse grids
 
-The front end keeps 32 x 32 colour pixels of the image and shows them to the network at 128 x 128. That is part of the
-hash, not a setting: what finer detail adds does not survive the noise that a large certificate needs, and the plain
-hash then sees exactly what the smoothed one sees.
+The front end reduces the image to 32 x 32 colour pixels and enlarges them to 128 x 128 for the network. That is part of
+the hash, not a setting: finer detail does not survive the noise that a large certificate needs, and this way the plain
+hash and the smoothed hash use the same detail.
 
-P is fitted in closed form (efflite_fit) to photos, their benign variants and Gaussian noise, with the backbone as it
-is, and ships with the package. Its file says to which network, to which layout of f, from how many photos and when.
+P is fitted in closed form (efflite_fit) to photos, their benign variants and Gaussian noise, with a frozen backbone,
+and ships with the package. Its file records the network, the layout of f, the number of photos and the date.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NAME = "efflite"
 BITS = 256
 RESOLUTION = 32
 SIDE = 128
-# Cells per side of the grid over which the input, and then each stage, is averaged; later stages are not used.
+# Cells per side of the averaging grid of the input, and of each stage; later stages are not used.
 INPUT_GRID = 8
 STAGE_GRIDS = (4, 4, 4)
 LAYOUT = f"{SIDE}px of {RESOLUTION}: input {INPUT_GRID}, stages {' '.join(map(str, STAGE_GRIDS))}"
@@ -40,7 +40,7 @@ PROJECTION = Path(__file__).with_name("efflite.npz")
 
 @dataclass(frozen=True)
 class Projection:
-    """What is fitted, and to what."""
+    """The fitted projection and how it was fitted."""
 
     backbone: str  # sha256
     layout: str
@@ -53,7 +53,7 @@ class Projection:
 
     @staticmethod
     def read(path: Path) -> Projection:
-        """The projection in an .npz file, if it fits this network and layout."""
+        """Return the projection in an .npz file; raises WeightsError unless it fits this network and layout."""
         fields = read_npz(path, NAME, tuple(Projection.__dataclass_fields__))
         kinds = {"backbone": str, "layout": str, "images": int, "sigma": float, "seed": int, "date": str}
         for name, value in fields.items():
@@ -72,13 +72,13 @@ class Projection:
 
 
 def feature_count() -> int:
-    """How many numbers ``PooledStages`` gives."""
+    """Return the number of features of ``PooledStages``."""
     stages = zip(efficientnet_lite.STAGES, STAGE_GRIDS, strict=False)
     return 3 * INPUT_GRID**2 + sum(efficientnet_lite.BLOCKS[block][2] * grid**2 for block, grid in stages)
 
 
 class PooledStages(nn.Module):
-    """Pixels ``(batch, 3, 128, 128)`` in [-1, 1] to averages of the input and of the first stages over grids."""
+    """Maps pixels ``(batch, 3, 128, 128)`` in [-1, 1] to grid averages of the input and of the first stages."""
 
     def __init__(self, backbone: EfficientNetLite0) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class PooledStages(nn.Module):
 
 
 class EffLiteNet(nn.Module):
-    """Pixels to margins."""
+    """Maps pixels to margins."""
 
     def __init__(self, pooled: PooledStages, projection: Projection) -> None:
         super().__init__()
@@ -106,18 +106,18 @@ class EffLiteNet(nn.Module):
 
 
 def front_end() -> FrontEnd:
-    """32 x 32 pixels, enlarged to what the network takes."""
+    """Return the front end: a resize to 32 x 32 pixels, enlarged to the network's input size."""
     small = FrontEnd.identity().resize(RESOLUTION, RESOLUTION).resize(SIDE, SIDE)
     return small.normalise((0.5,) * 3, (0.5,) * 3)
 
 
 def backbone() -> PooledStages:
-    """The frozen part, with the weights of the installed package."""
+    """Return the frozen backbone with the weights of the installed package."""
     return PooledStages(efficientnet_lite.build(efficientnet_lite.weights_file()))
 
 
 def load() -> PerceptualHash:
-    """The hash with the projection that ships with DualShield."""
+    """Return the hash with the projection that ships with DualShield."""
     projection = Projection.read(PROJECTION)
     return PerceptualHash(
         name=NAME,
@@ -125,7 +125,7 @@ def load() -> PerceptualHash:
         bits=BITS,
         front_end=front_end(),
         network=EffLiteNet(backbone(), projection),
-        about="frozen EfficientNet-Lite0 (Google, Apache-2.0), projected to 256 bits that bear noise; works offline",
+        about="frozen EfficientNet-Lite0 (Google, Apache-2.0), projected to 256 noise-tolerant bits; works offline",
         weights={
             efficientnet_lite.FILE: efficientnet_lite.SHA256,
             PROJECTION.name: hashlib.sha256(PROJECTION.read_bytes()).hexdigest(),

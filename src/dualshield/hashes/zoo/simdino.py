@@ -1,11 +1,11 @@
-"""SimDINO as a hash (the recipe of Hashing-Baseline, 2025): principal components of its features, rotated, their signs.
+"""SimDINO as a hash (by the recipe of Hashing-Baseline, 2025): signs of rotated principal components of its features.
 
     features = class token of SimDINO (v1 or v2, ViT-B/16 or ViT-L/16);    margins = R V^T (features - mean)
 
-The authors publish the networks, but neither mean, V nor R: they fit them to each dataset and draw R anew for every
-run. Here they are fitted once to a folder of images (simdino_fit) and kept as a projection file, which names the
-network it was fitted to. The authors compare a query's real numbers with a database's bits; this hash compares bits
-with bits, the symmetric Hamming distance, as every hash here does.
+The authors publish the networks, but neither mean, V nor R: they fit mean and V to each dataset and draw a new R for
+every run. Here all three are fitted once to a folder of images (simdino_fit) and stored in a projection file, which
+names its network. The authors compare a query's real numbers with a database's bits; this hash compares bits with
+bits (symmetric Hamming distance), like every hash here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import nn
 
 from dualshield.errors import MissingWeightsError
 from dualshield.hashes.networks.vit import ViT, ViTShape
-from dualshield.hashes.networks.vit_checkpoints import backbone_of, build_vit
+from dualshield.hashes.networks.vit_checkpoints import MASK_TOKEN, backbone_of, build_vit
 from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images.frontend import IMAGENET_MEAN, IMAGENET_STD, FrontEnd
 from dualshield.weights.catalogue import WeightFile
@@ -31,13 +31,11 @@ DEPTHS = {768: 12, 1024: 24}  # width of ViT-B and ViT-L
 PATCH = 16
 SIDE = 224
 RESIZED = 256
-# Stands in for masked patches in training only.
-UNUSED = ("mask_token",)
 
 
 @dataclass(frozen=True)
 class Projection:
-    """What is fitted: to which network (its sha256), from how many images, with which seed."""
+    """The fitted projection, with the network's sha256, the number of images and the seed."""
 
     backbone: str
     bits: int
@@ -49,7 +47,7 @@ class Projection:
 
     @staticmethod
     def read(path: Path, hash_name: str) -> Projection:
-        """The projection in an .npz file."""
+        """Return the projection in an .npz file."""
         fields = read_npz(path, hash_name, tuple(Projection.__dataclass_fields__))
         kinds = {"backbone": str, "bits": int, "seed": int, "images": int}
         for name, value in fields.items():
@@ -59,12 +57,12 @@ class Projection:
         width, bits = projection.mean.numel(), projection.bits
         shapes = [tuple(t.shape) for t in (projection.mean, projection.components, projection.rotation)]
         if not 1 <= bits <= width or shapes != [(width,), (width, bits), (bits, bits)]:
-            raise weights_error(hash_name, path, f"arrays of shapes {shapes} do not make {bits} bits")
+            raise weights_error(hash_name, path, f"arrays of shapes {shapes} do not give {bits} bits")
         return projection
 
 
 class Rotated(nn.Module):
-    """``R V^T (features - mean)``."""
+    """Computes ``R V^T (features - mean)``."""
 
     def __init__(self, vit: ViT, projection: Projection) -> None:
         super().__init__()
@@ -82,7 +80,7 @@ class Rotated(nn.Module):
 
 
 def load(name: str = "simdino") -> PerceptualHash:
-    """SimDINO with the projection fitted to it."""
+    """Return SimDINO with its fitted projection."""
     backbone, stored = find_backbone(name), find(f"{name}-projection")
     projection = Projection.read(stored.path, name)
     fit = stored.weight.how_to_get
@@ -106,19 +104,19 @@ def load(name: str = "simdino") -> PerceptualHash:
 
 
 def load_v2() -> PerceptualHash:
-    """SimDINOv2 with the projection fitted to it."""
+    """Return SimDINOv2 with its fitted projection."""
     return load("simdino-v2")
 
 
 def find_backbone(name: str) -> StoredWeights:
-    """The network that is imported: ViT-B, else ViT-L."""
+    """Return the imported network: ViT-B, else ViT-L."""
     return find(f"{name}-vitb", f"{name}-vitl")
 
 
 def build(state: Mapping[str, torch.Tensor], name: str, file: str) -> ViT:
-    """The network in a training checkpoint; its size and whether it has registers are told from the shapes.
+    """Return the network of a training checkpoint; size and registers are inferred from the shapes.
 
-    v1 is the plain transformer of DINO; v2 is DINOv2's, which has LayerScale and was trained with or without registers.
+    v1 is the plain transformer of DINO; v2 is that of DINOv2, with LayerScale and with or without registers.
     """
     backbone = backbone_of(state)
     token = backbone.get("cls_token", torch.empty(0))
@@ -132,7 +130,7 @@ def build(state: Mapping[str, torch.Tensor], name: str, file: str) -> ViT:
     registers = backbone["register_tokens"].shape[1] if second and _has_registers(backbone) else 0
     width = token.shape[-1]
     shape = ViTShape(width, DEPTHS[width], PATCH, SIDE, registers=registers, layer_scale=second)
-    return build_vit(shape, backbone, name, file, ignore=UNUSED if second else ())
+    return build_vit(shape, backbone, name, file, ignore=[MASK_TOKEN] if second else [])
 
 
 def _has_registers(backbone: Mapping[str, torch.Tensor]) -> bool:
@@ -140,7 +138,7 @@ def _has_registers(backbone: Mapping[str, torch.Tensor]) -> bool:
 
 
 def check(weight: WeightFile, path: Path) -> None:
-    """Refuse a file that is not what it is imported as."""
+    """Raise WeightsError if the file is not what ``weight`` says."""
     if weight.name.endswith("-projection"):
         Projection.read(path, weight.hash)
     else:
@@ -148,6 +146,6 @@ def check(weight: WeightFile, path: Path) -> None:
 
 
 def front_end() -> FrontEnd:
-    """Bicubic to 256, the middle 224."""
+    """Return the front end: a bicubic resize to 256, then a centre crop to 224."""
     resized = FrontEnd.identity().resize(RESIZED, RESIZED, "bicubic").centre_crop(SIDE, SIDE)
     return resized.normalise(IMAGENET_MEAN, IMAGENET_STD)

@@ -1,7 +1,7 @@
-"""Fitting SimDINO's projection: the mean and principal components of its features over images, and a random rotation.
+"""Fit of SimDINO's projection: mean and principal components of its features over images, and a random rotation.
 
 As in Hashing-Baseline: ``torch.pca_lowrank`` with two iterations on the centred features, and an orthogonal matrix
-drawn uniformly. Both depend on a random generator, so the seed is fixed here and kept with the result.
+drawn uniformly. Both depend on a random generator, so the seed is fixed here and stored with the result.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ BATCH = 8
 
 
 def fit(name: str, images: Iterable[torch.Tensor], bits: int = BITS, seed: int = SEED) -> StoredWeights:
-    """Fit the projection of ``name`` (simdino or simdino-v2) to canonical images and keep it with the weights."""
+    """Fit the projection of ``name`` (simdino or simdino-v2) to canonical images and import it as weights."""
     backbone = find_backbone(name)
     vit = build(read_state(backbone.path, name, inside="teacher"), name, backbone.weight.file)
     width = vit.cls_token.shape[-1]
     if not 1 <= bits <= width:
-        raise InputError(f"{bits} bits: the features of {name} have {width} dimensions, so 1 to {width} are possible")
+        raise InputError(f"{bits} bits: the features of {name} have {width} dimensions; give 1 to {width} bits")
     network = PerceptualHash(name=name, version="1", bits=width, front_end=front_end(), network=vit)
     features = torch.cat(list(_features(network, images)) or [torch.empty(0, width)])
     projection = project(features, bits, seed, backbone.sha256)
@@ -46,7 +46,7 @@ def fit(name: str, images: Iterable[torch.Tensor], bits: int = BITS, seed: int =
 
 
 def project(features: torch.Tensor, bits: int, seed: int, backbone: str) -> Projection:
-    """Mean, components and rotation from features ``(images, width)``."""
+    """Return mean, components and rotation fitted to features ``(images, width)``."""
     if len(features) <= bits:
         raise InputError(f"{len(features)} images are too few for {bits} bits; give many more images than bits")
     with torch.random.fork_rng(devices=[]):
@@ -57,7 +57,7 @@ def project(features: torch.Tensor, bits: int, seed: int, backbone: str) -> Proj
 
 
 def write(projection: Projection, file: Path) -> None:
-    """The projection as an .npz file that can be read without a pickle."""
+    """Write the projection to an .npz file that can be read without pickle."""
     fields = {name: getattr(projection, name) for name in Projection.__dataclass_fields__}
     arrays: dict[str, Any] = {name: np.asarray(value) for name, value in fields.items()}
     np.savez(file, **arrays)

@@ -2,10 +2,10 @@
 
     320 x 320 image -> ResNet -> generalised mean (p = 3) -> linear layer -> unit length
 
-It has no bits of its own. Ours are the signs of the descriptor as it is: that needs no data (centring would need some,
-and two installations would then disagree), and since training spreads descriptors evenly over the sphere, two at an
-angle t differ in about t / pi of the signs. A bit error rate of 0.2 so stands for a cosine of about 0.81, a little
-stricter than the 0.75 that the authors recommend, which is here as the native rule.
+SSCD itself has no bits. The bits here are the signs of the descriptor: this needs no data (centring would, and two
+installations could then disagree). Training spreads descriptors evenly over the sphere, so two at an angle t differ in
+about t / pi of the signs. A bit error rate of 0.2 thus corresponds to a cosine of about 0.81, a little stricter than
+the 0.75 that the authors recommend, which is available as the native rule.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NATIVE_COSINE = 0.75
 
 @dataclass(frozen=True)
 class Variant:
-    """One of the two models, and the weight files that hold it, the preferred one first."""
+    """One of the two models, and its possible weight files in order of preference."""
 
     shape: ResNetShape
     dimensions: int
@@ -58,7 +58,7 @@ VARIANTS = {
 
 
 class SscdNet(nn.Module):
-    """Normalised images ``(batch, 3, h, w)`` to descriptors of unit length, which are the margins."""
+    """Maps normalised images ``(batch, 3, h, w)`` to descriptors of unit length, which are the margins."""
 
     def __init__(self, shape: ResNetShape, dimensions: int) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ NATIVE = NativeRule("a cosine similarity above 0.75", _descriptor, cosine_distan
 
 
 def build(state: Mapping[str, torch.Tensor], name: str = "sscd", file: str = "checkpoint") -> SscdNet:
-    """The network of ``name`` with weights in torchvision's or in Classy Vision's naming."""
+    """Return the network ``name`` with weights named as in torchvision or Classy Vision."""
     variant = VARIANTS[name]
     net = SscdNet(variant.shape, variant.dimensions)
     load_strict(net, {_own_key(key): value for key, value in state.items()}, name, file)
@@ -86,12 +86,12 @@ def build(state: Mapping[str, torch.Tensor], name: str = "sscd", file: str = "ch
 
 
 def check(weight: WeightFile, path: Path) -> None:
-    """Whether the file at ``path`` is what ``weight`` says."""
+    """Raise WeightsError if the file at ``path`` is not what ``weight`` says."""
     build(_read(weight, path), weight.hash, path.name)
 
 
 def load(name: str = "sscd") -> PerceptualHash:
-    """SSCD on the canonical image, resized without regard to its aspect, as the authors recommend for batches."""
+    """Return SSCD; the resize ignores the aspect ratio, as the authors recommend for batches."""
     variant = VARIANTS[name]
     stored = find(*variant.files)
     return PerceptualHash(
@@ -107,17 +107,17 @@ def load(name: str = "sscd") -> PerceptualHash:
 
 
 def load_large() -> PerceptualHash:
-    """The larger model."""
+    """Return SSCD with the larger model."""
     return load("sscd-large")
 
 
 def _read(weight: WeightFile, path: Path) -> dict[str, torch.Tensor]:
-    # The TorchScript files are read for their tensors only: our own network runs, not the program in the file.
+    # Only the tensors of TorchScript files are read; the code in the file is not run.
     read = read_script_state if ".torchscript." in weight.file else read_state
     return read(path, weight.hash)
 
 
-# Classy Vision's name of each layer, with torchvision's; a block is blocks.STAGE.blockSTAGE-NUMBER.
+# Classy Vision's layer names -> torchvision's; a block is blocks.STAGE.blockSTAGE-NUMBER.
 CLASSY = (
     (r"^embeddings\.1\.", "backbone.fc."),
     (r"^backbone\.initial_block\._module\.0\.", "backbone.conv1."),

@@ -1,9 +1,9 @@
-"""ViT2Hash (Gong et al., 2022): Google's ViT-B/16 and one linear layer, trained without labels to keep its features.
+"""ViT2Hash (Gong et al., 2022): Google's ViT-B/16 and one linear layer, trained without labels to preserve features.
 
     features = class token of ViT-B/16 at 224 x 224;    margins = encoder(features)
 
-The authors' checkpoint also holds the teacher of the training, a batch norm and the classifier of the original
-network; none of them takes part in the hash. The number of bits is that of the encoder.
+The authors' checkpoint also holds the teacher network, a batch norm and the original classifier, which the hash does
+not use. The encoder in the checkpoint determines the number of bits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ UNUSED = ("teacher.", "hash_norm.", "vit.head.")
 
 
 class ViT2Hash(nn.Module):
-    """Images to margins."""
+    """Maps images to margins."""
 
     def __init__(self, shape: ViTShape, bits: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class ViT2Hash(nn.Module):
 
 
 def build(state: Mapping[str, torch.Tensor], file: str = "the checkpoint") -> ViT2Hash:
-    """The network with the weights of the authors' full state_dict."""
+    """Return the network with the weights of the authors' full state_dict."""
     weight = state.get("encoder.weight", torch.empty(0))
     if weight.ndim != 2 or not weight.shape[0]:
         raise weights_error(NAME, file, "not the weights of this model; wrong or missing key: encoder.weight")
@@ -50,7 +50,7 @@ def build(state: Mapping[str, torch.Tensor], file: str = "the checkpoint") -> Vi
 
 
 def load() -> PerceptualHash:
-    """ViT2Hash with the imported checkpoint."""
+    """Return ViT2Hash with the imported checkpoint."""
     stored = find(NAME)
     net = build(read_state(stored.path, NAME), stored.weight.file)
     half = (0.5,) * 3

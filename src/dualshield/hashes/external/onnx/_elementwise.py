@@ -1,4 +1,4 @@
-"""Operators that work element by element."""
+"""Element-wise operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OnnxModule: the graph is executed node by node, and a trial run decides whether images may share a batch."""
+"""OnnxModule: executes the graph node by node; a trial run decides whether images can share a batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dualshield.errors import CardError
 from dualshield.hashes.external.onnx._node import OPERATORS, Node, OperatorError, numbers, sizes
 from dualshield.hashes.external.onnx.load import ADVICE, first_line, input_of, nodes_of, read_model, refusal, tensor_of
 
-# Sides tried for a model that leaves its image size open.
+# Image sides to try for a model that does not fix its input size.
 TRIAL_SIDES = (64, 224, 256, 299, 384)
 PROBE_BATCH = 3
 PROBE_TOLERANCE = 1e-4
@@ -23,8 +23,8 @@ PROBE_TOLERANCE = 1e-4
 class OnnxModule(torch.nn.Module):
     """An ONNX graph executed node by node in torch; differentiable, any batch size.
 
-    The first dimension of the input and of the result counts images. `batched` says whether a
-    batch runs in one go; a model that would mix its images runs them one by one instead.
+    The first dimension of the input and of the result is the batch. `batched` says whether a whole
+    batch runs at once; a model that would mix the images of a batch runs them one by one.
     """
 
     input_name: str
@@ -37,7 +37,7 @@ class OnnxModule(torch.nn.Module):
         self._path = Path(path)
         model = read_model(self._path)
         self.input_name, self.input_shape, dtype = input_of(self._path, model)
-        # An empty buffer: it follows .to(), .half() and .double() as the weights do.
+        # An empty buffer that follows .to(), .half() and .double(), to track the dtype of the weights.
         self.register_buffer("_kind", torch.empty(0, dtype=dtype), persistent=False)
         self._output: str = model.graph.output[0].name
         self._constants: dict[str, Tensor] = {}
@@ -54,11 +54,11 @@ class OnnxModule(torch.nn.Module):
             self.batched = self._probe()
 
     def forward(self, features: Tensor) -> Tensor:
-        """The first output of the graph for a batch of inputs, one row per input."""
+        """Return the first output of the graph for a batch of inputs, one row per input."""
         if not torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]
             return self._forward(features)
         with warnings.catch_warnings():
-            # A trace has a fixed shape, so that its sizes become constants is what we want.
+            # A trace has a fixed shape, so sizes are meant to become constants.
             warnings.simplefilter("ignore", torch.jit.TracerWarning)  # type: ignore[attr-defined]
             return self._forward(features)
 
@@ -69,7 +69,7 @@ class OnnxModule(torch.nn.Module):
         )
         if not fits:
             wanted = ", ".join(str(size or "any") for size in ("batch", *self.input_shape[1:]))
-            raise refusal(self._path, f"the model takes ({wanted}), not {tuple(shape)}")
+            raise refusal(self._path, f"the model takes inputs of shape ({wanted}), not {tuple(shape)}")
         features = features.to(self._kind.dtype)
         if shape[0] == 0:
             return self._forward(features.new_zeros([1, *shape[1:]]))[:0]
@@ -112,7 +112,7 @@ class OnnxModule(torch.nn.Module):
         return {name: value for name, value in zip(node.outputs, results, strict=False) if name}
 
     def _keep(self, name: str, value: Tensor) -> None:
-        """Weights become buffers, which move with the module; the rest stays in main memory."""
+        """Store a constant: floats as buffers, which move with the module; the rest in main memory."""
         if not value.is_floating_point():
             self._constants[name] = value
             return
@@ -120,7 +120,7 @@ class OnnxModule(torch.nn.Module):
         self.register_buffer(self._buffer_of[name], value)
 
     def _fold(self, nodes: list[Node]) -> list[Node]:
-        """Compute what depends on no input, and return the nodes that are left."""
+        """Compute the nodes that do not depend on the input, and return the others."""
         left, known = [], {"", *self._constants, *self._buffer_of}
         for node in nodes:
             if not known.issuperset(node.inputs):
@@ -140,7 +140,7 @@ class OnnxModule(torch.nn.Module):
         return left
 
     def _last_uses(self) -> list[list[str]]:
-        """For each node, the values nobody needs after it."""
+        """Return for each node the values that are not needed after it."""
         seen, spent = {self._output}, []
         for node in reversed(self._nodes):
             here = {name for name in (*node.inputs, *node.outputs) if name} - seen
@@ -149,7 +149,7 @@ class OnnxModule(torch.nn.Module):
         return spent[::-1]
 
     def _widening_candidates(self) -> frozenset[int]:
-        """Nodes that may name a batch of 1 where the image data passes through."""
+        """Return the nodes on the path of the image data that may have a batch size of 1 built in."""
         found, data = set(), {self.input_name}
         for index, node in enumerate(self._nodes):
             if node.op == "Shape" or data.isdisjoint(node.inputs):
@@ -160,12 +160,12 @@ class OnnxModule(torch.nn.Module):
         return frozenset(found) if self.input_shape[0] == 1 else frozenset()
 
     def _probe(self) -> bool:
-        """Run the model once; whether a batch gives what its images give alone."""
+        """Run the model once; return whether a batch gives the same results as its images alone."""
         failure: CardError | None = None
         for shape in self._trial_shapes():
             generator = torch.Generator().manual_seed(20)
             images = torch.rand([PROBE_BATCH, *shape], generator=generator, dtype=torch.float64)
-            # Images of unlike brightness: plain noise looks all the same to some models.
+            # Images of different brightness, because some models cannot distinguish plain noise images.
             powers = torch.tensor([1.0, 3.0, 1 / 3]).reshape([PROBE_BATCH] + [1] * len(shape))
             images = images.pow(powers).to(self._kind.dtype)
             try:
@@ -186,7 +186,7 @@ class OnnxModule(torch.nn.Module):
     def _trial_shapes(self) -> Iterator[list[int]]:
         inner = self.input_shape[1:]
         for side in TRIAL_SIDES if None in inner else TRIAL_SIDES[:1]:
-            # An open size in front of others is taken for the colour channels.
+            # An unknown first size before others is taken for the colour channels.
             yield [size or (3 if i == 0 and len(inner) > 2 else side) for i, size in enumerate(inner)]
 
     def _agrees(self, images: Tensor, alone: Tensor) -> bool:
@@ -200,20 +200,20 @@ class OnnxModule(torch.nn.Module):
             return False
         batch, alone = (result.double().reshape(PROBE_BATCH, -1) for result in (batch, alone))
         allowed = PROBE_TOLERANCE * alone.abs().amax(1)
-        # Were the results alike, a model that mixes its images could not be told from one that does not.
+        # If the results were equal, a model that mixes its images would go unnoticed.
         unlike = (alone - alone.roll(1, 0)).abs().amax(1)
         return bool(((batch - alone).abs().amax(1) <= allowed).all() and (unlike > 10 * allowed).all())
 
 
 def _joined(results: list[Tensor]) -> Tensor:
-    """Rows of single runs, whether or not the model keeps the batch dimension."""
+    """Join the results of single runs, whether or not the model keeps the batch dimension."""
     if results[0].dim() and int(results[0].shape[0]) == 1:
         return torch.cat(results)
     return torch.stack(results)
 
 
 def _widen(node: Node, args: list[Tensor | None], batch: int) -> bool:
-    """Let a node that was exported for one image take a batch; whether that was needed."""
+    """Adapt a node that was exported for one image to a batch; return whether that was needed."""
     if node.op == "Concat":
         parts = [part for part in args if part is not None]
         counts = {int(part.shape[0]) if part.dim() else 0 for part in parts}

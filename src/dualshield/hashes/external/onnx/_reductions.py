@@ -1,4 +1,4 @@
-"""Operators that sum over whole axes: matrix products, normalisation, reduction."""
+"""Operators over whole axes: matrix products, normalisation, reduction."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _batch_norm(node: Node, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor
 
 @operator("InstanceNormalization")
 def _instance_normalization(node: Node, x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
-    # Not F.instance_norm, which refuses one value per channel; ONNX allows it.
+    # Not F.instance_norm, which refuses a single value per channel; ONNX allows it.
     return torch.instance_norm(x, scale, bias, None, None, True, 0.0, node.real("epsilon", 1e-5), False)
 
 

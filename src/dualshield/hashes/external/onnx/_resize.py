@@ -1,4 +1,4 @@
-"""Pad and Resize: images of another size, along each axis from picked pixels or a weighted sum of them."""
+"""The operators Pad and Resize, applied axis by axis as selections or weighted sums of pixels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Floats = NDArray[np.float32]
 
 
 def _outside(index: int, size: int, mode: str) -> int:
-    """The pixel that stands in for one at `index`, which may lie outside the image."""
+    """Return the pixel to use for `index`, which may be outside the image."""
     if mode == "edge" or size == 1:
         return min(max(index, 0), size - 1)
     index %= 2 * (size - 1)
@@ -44,7 +44,7 @@ def _pad(node: Node, x: Tensor, *given: Tensor | None) -> Tensor:
 
 
 def _positions(node: Node, size: int, out: int, scale: np.float32) -> Floats:
-    """Where each output pixel lies in the input; in float32 as other runtimes do."""
+    """Return the input position of each output pixel, in float32 as in other runtimes."""
     at = np.arange(out, dtype=np.float32)
     mode = node.text("coordinate_transformation_mode", "half_pixel" if node.opset >= 11 else "asymmetric")
     half = np.float32(0.5)
@@ -80,7 +80,7 @@ NEAREST: dict[str, Callable[[Floats], Floats]] = {
 
 
 def _taps(node: Node, at: Floats, size: int) -> list[tuple[Floats, Floats]]:
-    """Pairs of (pixel picked, its weight), to be summed."""
+    """Return pairs of (pixel index, weight) to be summed."""
     mode, base = node.text("mode", "nearest"), np.floor(at)
     if mode == "nearest":
         rounding = NEAREST[node.text("nearest_mode", "round_prefer_floor" if node.opset >= 11 else "floor")]

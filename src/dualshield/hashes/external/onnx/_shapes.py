@@ -1,4 +1,4 @@
-"""Operators that make constants and rearrange values: shapes, axes, slices."""
+"""Operators that create constants and rearrange values: shapes, axes, slices."""
 
 from __future__ import annotations
 

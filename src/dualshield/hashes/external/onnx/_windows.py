@@ -1,4 +1,4 @@
-"""Operators that slide a window over the image: convolution and pooling."""
+"""Sliding-window operators: convolution and pooling."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dualshield.hashes.external.onnx._node import Node, OperatorError, operator,
 
 
 def _window(node: Node, x: Tensor, kernel: list[int]) -> tuple[list[int], list[int], list[tuple[int, int]]]:
-    """Strides, dilations and (begin, end) padding of each spatial axis."""
+    """Return strides, dilations and (begin, end) padding of each spatial axis."""
     n = len(kernel)
     strides, dilations = node.ints("strides", [1] * n), node.ints("dilations", [1] * n)
     mode = node.text("auto_pad", "NOTSET")
@@ -55,14 +55,14 @@ def _conv_transpose(node: Node, x: Tensor, weight: Tensor, bias: Tensor | None =
 
 
 def _pool_pads(node: Node, x: Tensor) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """The padding asked for, and what ceil_mode adds behind it."""
+    """Return the requested padding, and the padding that ceil_mode adds at the end."""
     kernel = node.ints("kernel_shape")
     strides, dilations, pairs = _window(node, x, kernel)
     extra = []
     for size, k, s, d, (b, e) in zip(sizes(x)[2:], kernel, strides, dilations, pairs, strict=True):
         span, room = (k - 1) * d + 1, size + b + e
         count = -(-(room - span) // s) + 1
-        if (count - 1) * s >= size + b:  # the last window has to start inside the image
+        if (count - 1) * s >= size + b:  # the last window must start inside the image
             count -= 1
         more = max((count - 1) * s + span - room, 0)
         extra.append((0, more if node.integer("ceil_mode", 0) else 0))

@@ -1,4 +1,4 @@
-"""Reading an ONNX file that may be damaged or hostile: no pickle, no code, no file outside its folder."""
+"""Safe reading of ONNX files that may be damaged or hostile: no pickle, no code, no file outside the folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dualshield.errors import CardError, MissingDependencyError
+from dualshield._common.extras import require_extra
+from dualshield.errors import CardError
 from dualshield.hashes.external.onnx._node import DTYPES, OPERATORS, SEVERAL_OUTPUTS, SPARE_OUTPUTS, Node
 
 ADVICE = "export the model as TorchScript instead"
@@ -18,24 +19,22 @@ MAX_IMAGE_ELEMENTS = 1 << 26
 
 
 def refusal(path: Path, reason: str) -> CardError:
-    """An error of one line: names come from the file and may hold anything."""
+    """Return an error of one line; control characters from the file are replaced."""
     return CardError("".join(c if c.isprintable() else "?" for c in f"{path}: {reason}"))
 
 
 def first_line(error: Exception) -> str:
-    """What went wrong, without the stack and the advice that some libraries add."""
+    """Return the first line of an error, without the stack trace and advice that some libraries add."""
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def read_model(path: Path) -> Any:
-    """The model in the file, with external data loaded and the whole checked."""
-    try:
+    """Return the checked model in the file, with external data loaded."""
+    with require_extra("onnx", "an ONNX model"):
         import onnx
         from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise MissingDependencyError("an ONNX model needs the package onnx: pip install onnx") from error
     if not path.is_file():
-        raise refusal(path, f"{'not a file' if path.exists() else 'no such file'}; name an .onnx file")
+        raise refusal(path, f"{'not a file' if path.exists() else 'no such file'}; give an .onnx file")
     try:
         model = onnx.load(str(path), format="protobuf", load_external_data=False)
     except (OSError, DecodeError, ValueError) as error:
@@ -50,8 +49,11 @@ def read_model(path: Path) -> Any:
             if onnx.external_data_helper.uses_external_data(tensor):
                 _check_location(path, folder, tensor)
                 onnx.external_data_helper.load_external_data_for_tensor(tensor, str(folder))
+                # As onnx does after loading; the checker refuses tensors with both inline and external data.
+                tensor.data_location = onnx.TensorProto.DEFAULT
+                del tensor.external_data[:]
         for value in model.graph.output:
-            value.type.tensor_type.shape.SetInParent()  # the checker insists, exporters leave it out
+            value.type.tensor_type.shape.SetInParent()  # the checker requires it, exporters omit it
         onnx.checker.check_model(_without_deprecated(model))
     except CardError:
         raise
@@ -61,7 +63,7 @@ def read_model(path: Path) -> Any:
 
 
 def _without_deprecated(model: Any) -> Any:
-    """For the checker, which refuses GroupNormalization of opset 18 to 20 though it is well defined."""
+    """Return a copy for the checker, which refuses the well-defined GroupNormalization of opset 18 to 20."""
     if _opset(model) >= 21 or all(node.op_type != "GroupNormalization" for node in model.graph.node):
         return model
     copy = type(model)()
@@ -74,20 +76,20 @@ def _without_deprecated(model: Any) -> Any:
 
 
 def _check_location(path: Path, folder: Path, tensor: Any) -> None:
-    """External data only from files beside the model; a link that leads away is not beside it."""
+    """Refuse external data outside the model's folder, also through links."""
     location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
     target = (folder / location).resolve()
     if not location or Path(location).is_absolute() or not target.is_relative_to(folder):
-        raise refusal(path, f"external data outside the folder of the model ({location!r}) is refused")
+        raise refusal(path, f"external data outside the model's folder ({location!r}) is refused")
     if not target.is_file():
-        raise refusal(path, f"the file of external data {location!r} is missing; put it beside the model")
+        raise refusal(path, f"the external data file {location!r} is missing; put it into the model's folder")
 
 
 def _refuse_unknown(path: Path, model: Any) -> None:
     opset = _opset(model)
     if opset not in OPSETS:
         found = f"opset {opset}" if opset else "no opset"
-        raise refusal(path, f"has {found}, DualShield reads {OPSETS[0]} to {OPSETS[-1]}; {ADVICE}")
+        raise refusal(path, f"has {found}, DualShield supports {OPSETS[0]} to {OPSETS[-1]}; {ADVICE}")
     if model.functions or model.graph.sparse_initializer:
         raise refusal(path, f"local functions and sparse weights are not supported; {ADVICE}")
     unknown = set()
@@ -110,7 +112,7 @@ def _opset(model: Any) -> int:
 
 
 def _reachable(model: Any, output: str) -> list[Any]:
-    """The nodes the output depends on, in order."""
+    """Return the nodes that the output depends on, in order."""
     needed, kept = {output}, []
     for node in reversed(model.graph.node):
         if not needed.isdisjoint(node.output):
@@ -120,7 +122,7 @@ def _reachable(model: Any, output: str) -> list[Any]:
 
 
 def input_of(path: Path, model: Any) -> tuple[str, tuple[int | None, ...], torch.dtype]:
-    """Name, shape and type of the one input that is not a weight."""
+    """Return name, shape and type of the one input that is not a weight."""
     weights = {tensor.name for tensor in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in weights]
     if len(inputs) != 1:
@@ -128,7 +130,7 @@ def input_of(path: Path, model: Any) -> tuple[str, tuple[int | None, ...], torch
     kind = inputs[0].type.tensor_type
     dtype = DTYPES.get(kind.elem_type, torch.bool)
     if not dtype.is_floating_point:
-        raise refusal(path, f"the input {inputs[0].name!r} is not of floating point numbers; {ADVICE}")
+        raise refusal(path, f"the input {inputs[0].name!r} is not of a floating-point type; {ADVICE}")
     shape = tuple(int(dim.dim_value) or None for dim in kind.shape.dim)
     if not shape:
         raise refusal(path, f"the input {inputs[0].name!r} has no shape with a batch dimension; {ADVICE}")
@@ -145,7 +147,7 @@ def _count(shape: tuple[int | None, ...]) -> int:
 
 
 def nodes_of(path: Path, model: Any, output: str) -> list[Node]:
-    """The nodes the output depends on, in order, with their attributes as plain values."""
+    """Return the nodes that the output depends on, in order, with attributes as plain values."""
     opset, nodes = _opset(model), []
     for index, node in enumerate(_reachable(model, output)):
         attrs = {attribute.name: _attribute(path, attribute) for attribute in node.attribute}
@@ -165,7 +167,7 @@ def _attribute(path: Path, attribute: Any) -> Any:
 
 
 def tensor_of(path: Path, tensor: Any) -> Tensor:
-    """A constant of the file."""
+    """Return a constant of the file as a tensor."""
     from onnx import numpy_helper
 
     if tensor.data_type not in DTYPES:

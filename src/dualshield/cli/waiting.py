@@ -1,0 +1,30 @@
+"""Progress of one answer that usually comes at once: a bar appears only when it has taken a second."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from dualshield.cli.output import progress
+
+DELAY = 1.0
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A function to be told of ``done`` and ``total``; the bar is gone when the answer is there."""
+    bar = progress()
+    bar.live.transient = True
+    task = bar.add_task(what, total=None)
+    started = time.monotonic()
+
+    def tell(done: int, total: int) -> None:
+        bar.update(task, completed=done, total=total)
+        if not bar.live.is_started and time.monotonic() - started >= DELAY:
+            bar.start()
+
+    try:
+        yield tell
+    finally:
+        bar.stop()

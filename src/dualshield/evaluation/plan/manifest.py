@@ -1,0 +1,76 @@
+"""A list of the images of an evaluation, so that others can check that theirs are the same.
+
+A CSV file with a header. It needs the columns ``dataset``, ``file`` and ``sha256``; others, such as source and licence,
+are for people.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dualshield._common.files import read_limited
+from dualshield.errors import InputError
+
+COLUMNS = ("dataset", "file", "sha256")
+MAX_BYTES = 64 * 2**20
+SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The sha256 of every image, by dataset and file name."""
+
+    file: Path
+    images: Mapping[str, Mapping[str, str]]
+
+    @staticmethod
+    def read(file: Path) -> Manifest:
+        """Read and check it."""
+        try:
+            text = read_limited(file, MAX_BYTES, InputError).decode("utf-8-sig")
+            rows = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise InputError(f"{file} is not a manifest: not a CSV file in UTF-8 ({error})") from error
+        if not rows:
+            raise InputError(f"{file} is not a manifest: it lists no images")
+        missing = [name for name in COLUMNS if name not in rows[0]]
+        if missing:
+            raise InputError(f"{file} is not a manifest: it has no column {', '.join(missing)}")
+        images: dict[str, dict[str, str]] = {}
+        for number, row in enumerate(rows, 2):
+            dataset, name, digest = (row[column] or "" for column in COLUMNS)
+            if not dataset or not name or Path(name).name != name or not re.fullmatch("[0-9a-f]{64}", digest):
+                raise InputError(f"{file}, line {number}: give a dataset, the name of a file and its sha256 in hex")
+            if name in images.setdefault(dataset, {}):
+                raise InputError(f"{file}, line {number}: {dataset}/{name} is listed twice")
+            images[dataset][name] = digest
+        return Manifest(file, images)
+
+    def select(self, dataset: str, files: Sequence[Path]) -> list[Path]:
+        """The files of a dataset that it lists, in their order; all of them have to be there."""
+        listed = self.images.get(dataset)
+        if listed is None:
+            known = ", ".join(self.images)
+            raise InputError(
+                f"{self.file} lists no dataset {dataset!r}, only {known}; call the folder like one of these"
+            )
+        found = [file for file in files if file.name in listed]
+        missing = sorted(listed.keys() - {file.name for file in found})
+        if missing:
+            shown = ", ".join(missing[:SHOWN]) + (", ..." if len(missing) > SHOWN else "")
+            raise InputError(f"{dataset}: {len(missing)} of {len(listed)} images of {self.file} are missing: {shown}")
+        return found
+
+    def check(self, dataset: str, name: str, digest: str) -> None:
+        """Refuse a file that is not the one that is listed."""
+        expected = self.images[dataset][name]
+        if digest != expected:
+            raise InputError(
+                f"{dataset}/{name} is another file than in {self.file}: sha256 {digest[:12]}..., "
+                f"expected {expected[:12]}...; replace it, or leave out the manifest"
+            )
