@@ -1,1 +1,1 @@
-"""Benchmarks, run by hand: every figure is a ratio to a baseline measured in the same run."""
+"""Benchmarks, run by hand; speeds are ratios to a baseline measured in the same run."""

@@ -1,8 +1,8 @@
-"""``make bench``: DualShield's certificates against the literal Algorithm 2, on one machine in one run.
+"""``make bench``: time DualShield's certificates and the literal Algorithm 2, on one machine in one run.
 
     python -m benchmarks [--n 5000] [--only pdq|neuralhash] [--json FILE]
 
-Takes about ten minutes at N = 5000, nearly all of it for the baseline. Keep the machine idle meanwhile.
+Takes about ten minutes at N = 5000, nearly all of it for the baseline. Keep the machine otherwise idle.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ REQUIRED = {"pdq fixed": 500.0, "neuralhash fixed": 10.0, "neuralhash target": 3
 
 
 def seconds(work: Callable[[], Any]) -> float:
-    """Wall-clock time of one call."""
+    """Return the wall-clock time of one call."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
 
 
 def deployed(hash_: PerceptualHash, photo: CanonicalImage, n: int) -> tuple[MatcherConfig, float]:
-    """The shipped profile with the sigma that it gives this reference, and how long enrolling took (once, for good)."""
+    """Return the shipped configuration with this reference's sigma, and the time of the (one-time) enrollment."""
     deployment = deploy(hash_, n=n)
     deployment.enroll(photo)
     started = time.perf_counter()
@@ -49,7 +49,7 @@ def deployed(hash_: PerceptualHash, photo: CanonicalImage, n: int) -> tuple[Matc
 
 
 def certificate_seconds(hash_: PerceptualHash, photo: CanonicalImage, config: MatcherConfig, repeats: int) -> float:
-    """Best of a few certificates of an enrolled reference; the engine stays loaded."""
+    """Return the best time of several certificates of an enrolled reference; the engine stays loaded."""
     deployment = deploy(hash_, config=config)
     reference = deployment.enroll(photo)
 
@@ -62,7 +62,7 @@ def certificate_seconds(hash_: PerceptualHash, photo: CanonicalImage, config: Ma
 
 
 def network_ratio(hash_: PerceptualHash, photo: CanonicalImage, sigma: float, lowpass: int | None) -> float:
-    """Draws per second of the whole stream over those of the bare network on ready-made batches."""
+    """Return the draw rate of the full sampler divided by that of the bare network on prepared batches."""
     import openvino as ov
 
     (matcher,) = deploy(hash_, config=MatcherConfig(sigma=sigma, lowpass=lowpass)).matchers
@@ -94,7 +94,7 @@ def network_ratio(hash_: PerceptualHash, photo: CanonicalImage, sigma: float, lo
 
 
 def peak_memory(name: str) -> float:
-    """Peak resident memory in GB of a process that makes one certificate, at two N to show that it stays flat."""
+    """Return the peak memory in GB of a process that makes one certificate; two N show that it does not grow."""
     script = (
         "import resource, sys; from dualshield.cli.main import main\n"
         "try: main(sys.argv[1:])\n"
@@ -112,7 +112,7 @@ def peak_memory(name: str) -> float:
 
 
 def main() -> None:
-    """Run everything and print one line per figure."""
+    """Run all benchmarks and print one line per figure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, default=5000)
     parser.add_argument("--only", choices=["pdq", "neuralhash"])

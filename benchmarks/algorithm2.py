@@ -1,6 +1,6 @@
-"""Algorithm 2 of the paper, literally: the baseline that every speed-up is measured against.
+"""A literal implementation of Algorithm 2 of the paper: the baseline for all speed-ups.
 
-Noise on both 512 x 512 images, clip, resize, hash both with torch in batches, compare, count, bound.
+Add noise to both 512 x 512 images, clip, resize, hash both with torch in batches, compare, count, bound.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BATCH = 8
 
 @torch.inference_mode()
 def noisy_codes(hash_: PerceptualHash, pixels: torch.Tensor, sigma: float, count: int) -> torch.Tensor:
-    """Codes of ``count`` noised, clipped copies."""
+    """Return the codes of ``count`` noisy, clipped copies."""
     noisy = (pixels + sigma * torch.randn(count, *pixels.shape)).clamp(0, 1)
     if hash_.name == "neuralhash":
         small = F.interpolate(noisy, size=(360, 360), mode="bicubic", antialias=True)
@@ -26,7 +26,7 @@ def noisy_codes(hash_: PerceptualHash, pixels: torch.Tensor, sigma: float, count
 
 
 def votes(hash_: PerceptualHash, reference: torch.Tensor, query: torch.Tensor, sigma: float, draws: int) -> int:
-    """How many of ``draws`` independent noisy pairs match."""
+    """Return how many of ``draws`` independent noisy pairs match."""
     matches = 0
     for start in range(0, draws, BATCH):
         count = min(BATCH, draws - start)
@@ -45,7 +45,7 @@ def certify(
     n: int = 5000,
     alpha: float = 1e-3,
 ) -> Certificate:
-    """The whole algorithm."""
+    """Run Algorithm 2 and return its certificate."""
     matched = 2 * votes(hash_, reference, query, sigma, n0) > n0
     matches = votes(hash_, reference, query, sigma, n)
     return fixed_certificate(

@@ -1,8 +1,8 @@
-"""What an attack costs beside the forward and backward passes it cannot do without.
+"""Time an attack relative to the forward and backward passes that it needs at least.
 
 python -m benchmarks.attacks [--hash neuralhash] [--steps 20]
 
-Both are measured in the same run, alternately, on the same batch of three restarts. Keep the machine idle meanwhile.
+Both are measured alternately in the same run, on the same batch of three restarts. Keep the machine otherwise idle.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main() -> None:
         print(
             f"{options.hash}: {options.steps} steps, {pgd.RESTARTS} restarts {whole:.2f} s, bare passes {passes:.2f} s"
         )
-    print(f"pgd costs {np.median(ratios):.2f} of its bare forward and backward passes (asked: at most {REQUIRED})")
+    print(f"pgd costs {np.median(ratios):.2f} of its bare forward and backward passes (required: at most {REQUIRED})")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""How far the normal law of the paper's noise is from the noise itself, where it would show: at the boundary.
+"""Compare the normal law of the paper's noise with the noise itself at the boundary, where a difference shows most.
 
 python -m benchmarks.clipped --data FOLDER [--data FOLDER2 ...] [--draws 1500]
 
-Two images of each folder, each blended with another one until about half of the votes match. The share of matching
-votes is then taken from the law and from noise drawn pixel by pixel.
+Two images of each folder are blended with another image until about half of the votes match. The share of matching
+votes is then measured with the law and with noise drawn pixel by pixel.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from dualshield.smoothing.noise import GaussianSource
 
 SEED = 2026
 PER_FOLDER = 2
-FIRST, BLENDED = 4, 20  # where in a folder the images and those that are blended in are taken from
+FIRST, BLENDED = 4, 20  # first index in a folder of the images, and of the images blended in
 BISECTIONS = 10
 LAW_DRAWS = 20_000
 
 
 def share(matcher: SmoothedMatcher, image: CanonicalImage, query: CanonicalImage, draws: int, seed: int) -> float:
-    """Of votes that match."""
+    """Return the share of votes that match."""
     noise = GaussianSource.for_work(seed, image.name)
     return matcher.count(matcher.enroll(image.pixels), query.pixels, draws, noise) / draws
 
 
 def at_the_boundary(matcher: SmoothedMatcher, image: CanonicalImage, other: CanonicalImage) -> CanonicalImage:
-    """A blend of the two of which about half of the votes match the first."""
+    """Return a blend of two images for which about half of the votes match the first."""
     low, high = 0.0, 1.0
     query = image
     for _ in range(BISECTIONS):
@@ -48,7 +48,7 @@ def at_the_boundary(matcher: SmoothedMatcher, image: CanonicalImage, other: Cano
 
 
 def main() -> None:
-    """Print both shares of every pair, and how many standard errors they differ by."""
+    """Print both shares of every pair, and their difference in standard errors."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, action="append", required=True)
     parser.add_argument("--draws", type=int, default=1500)
@@ -72,7 +72,7 @@ def main() -> None:
             name = f"{folder.name} {index + 1}"
             print(f"{name}: law {limit:.4f}, drawn {literal:.4f}, {scores[-1]:+.2f} standard errors", flush=True)
     print(f"quadratic mean of the differences: {np.sqrt(np.mean(np.square(scores))):.2f} standard errors (expected: 1)")
-    print(f"a vote by the law takes 1/{np.median(ratios):.0f} of the time")
+    print(f"a vote with the law takes 1/{np.median(ratios):.0f} of the time")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What a query inside the certified and the detected radius is answered, on a hash whose worst case is known.
+"""Count the answers to queries inside the certified and the detected radius, on a hash with a known worst case.
 
-A half-space: one bit, whose boundary is a hyperplane, so that the shortest change towards it is the worst there is.
+The hash is a half-space: one bit whose boundary is a hyperplane, so the shortest change towards it is the worst case.
 
 python -m benchmarks.detection [--runs 1000]
 """
@@ -25,7 +25,7 @@ SHARES = (0.5, 0.9, 0.95, 0.99)
 
 
 class HalfSpace(torch.nn.Module):
-    """One bit: on which side of a hyperplane the features lie."""
+    """A network with one bit: the side of a hyperplane."""
 
     def __init__(self, weight: torch.Tensor) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class HalfSpace(torch.nn.Module):
 
 
 def half_space() -> tuple[PerceptualHash, torch.Tensor]:
-    """The hash and the direction of its boundary in canonical pixels."""
+    """Return the hash and the unit normal of its boundary in canonical pixels."""
     weight = torch.randn(3 * 16 * 16, generator=torch.Generator().manual_seed(1))
     hash_ = PerceptualHash("half-space", "1", 1, FrontEnd.identity().resize(16, 16), HalfSpace(weight))
     pixels = torch.zeros(1, 3, 512, 512, requires_grad=True)
@@ -67,7 +67,7 @@ def main() -> None:
         print("|---|---|---|---|---|")
         detected = result.radius_detected / result.radius
         for share in sorted((*SHARES, detected)):
-            # The worst query that the certificate admits: its probability is p_lower, not the true one.
+            # The worst case that the certificate allows: the match probability at the query is only p_lower.
             worst = CanonicalImage((result.radius - share * result.radius) * direction, "worst")
             found = Counter(
                 matcher.certify(reference.members[0], worst.pixels, noise.fork("run")).decision

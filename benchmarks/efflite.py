@@ -1,12 +1,12 @@
-"""Whether the embedded deep hash is good enough to be the default: variants, collisions, look-alikes, time.
+"""Measure whether the embedded deep hash is good enough as default: variants, collisions, look-alikes, time.
 
     python -m benchmarks.efflite --data DIR --data DIR2 [--hash efflite] [--limit 300]
 
 Certified radii: ``python -m benchmarks.radii --hash efflite --sigma profile --limit 30 --data DIR ...``.
 
-Two kinds of look-alikes are built, since no folder says which of its photos show one scene. *Neighbours*: each image
-with the one that EfficientNet-Lite0, as a classifier, finds most like it. *Two views*: windows of 70 % of the sides at
-opposite corners of one photo, as if the camera had moved; they share a third of what each of them shows.
+Two kinds of look-alikes are built, since folders do not say which photos show the same scene. *Neighbours*: each image
+with the image most similar to it for EfficientNet-Lite0 as a classifier. *Two views*: windows of 70 % of the sides at
+opposite corners of one photo, as if the camera had moved; they share a third of their area.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TIMED = 3
 
 
 def two_views(pixels: torch.Tensor) -> list[torch.Tensor]:
-    """The upper left and the lower right of a photo, each enlarged to its size."""
+    """Return the upper left and the lower right part of a photo, each enlarged to full size."""
     side = pixels.shape[-1]
     kept = round(VIEW * side)
     windows = torch.stack([pixels[:, :kept, :kept], pixels[:, side - kept :, side - kept :]])
@@ -43,16 +43,16 @@ def two_views(pixels: torch.Tensor) -> list[torch.Tensor]:
 
 
 def classifier() -> Callable[[torch.Tensor], torch.Tensor]:
-    """Class scores of one canonical image, of unit length."""
+    """Return a function from a canonical image to class scores of unit length."""
     network = efficientnet_lite.build(efficientnet_lite.weights_file())
     front_end = FrontEnd.identity().resize(224, 224).normalise((0.5,) * 3, (0.5,) * 3)
     return lambda pixels: F.normalize(network(front_end(pixels)[None])[0], dim=0)
 
 
 def describe(name: str, distances: list[float] | torch.Tensor, threshold: float) -> None:
-    """One row: how many are within the threshold, and how they are spread."""
+    """Print one row: how many distances are within the threshold, and their quantiles."""
     values = torch.as_tensor(distances, dtype=torch.float64)
-    # Bit error rates are fractions; the comparison must not depend on how they are rounded.
+    # Bit error rates are rounded fractions; the tolerance keeps rounding out of the comparison.
     within = int((values <= threshold + 1e-9).sum())
     low, middle, high = (float(values.quantile(q)) for q in (0.0, 0.5, 1.0))
     print(f"| {name} | {within}/{len(values)} | {within / len(values):.3%} | {low:.3f} | {middle:.3f} | {high:.3f} |")
@@ -60,7 +60,7 @@ def describe(name: str, distances: list[float] | torch.Tensor, threshold: float)
 
 @torch.no_grad()
 def measure(hash_: PerceptualHash, files: list[Path], seed: int) -> list[tuple[int, int]]:
-    """Print what the plain hash does; return the nearest neighbours."""
+    """Print the rates of the plain hash; return the nearest neighbours."""
     codes, scores, views = [], [], []
     handled: dict[str, list[float]] = {t.name: [] for t in (*LOWEST_INTENSITY, *CROPS)}
     score = classifier()
@@ -94,7 +94,7 @@ def measure(hash_: PerceptualHash, files: list[Path], seed: int) -> list[tuple[i
 
 
 def smoothed_matches(hash_: PerceptualHash, pairs: list[tuple[CanonicalImage, CanonicalImage]], seed: int) -> int:
-    """How many of these pairs the deployed matcher says match."""
+    """Return how many of these pairs match in the deployed matcher."""
     deployment = deploy(hash_, target_radius=0.0)
     results = (
         deployment.match(deployment.enroll(one), two, noise=GaussianSource.for_work(seed, one.name, two.name))
@@ -104,7 +104,7 @@ def smoothed_matches(hash_: PerceptualHash, pairs: list[tuple[CanonicalImage, Ca
 
 
 def main() -> None:
-    """Everything, one table row or line each."""
+    """Print all measurements, one table row or line each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", action="append", type=Path, required=True)
     parser.add_argument("--hash", default="efflite")

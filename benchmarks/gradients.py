@@ -1,8 +1,8 @@
-"""How much faster compiled gradients are than torch's, on one machine in one run, and how far they differ.
+"""Compare compiled gradients with torch's in speed and value, on one machine in one run.
 
 python -m benchmarks.gradients [--hash neuralhash --hash efflite] [--repeats 20]
 
-Batches of four draws, as attacks and hardening take them: all of them asked for a gradient, and none (hinges met).
+Batches of four draws, as in attacks and hardening: with gradients for all draws, and for none (all hinges met).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dualshield.hashes import get_hash
 
 
 def milliseconds(work: Callable[[], object], repeats: int) -> float:
-    """The best of several calls."""
+    """Return the best time of several calls."""
     best = float("inf")
     for _ in range(repeats):
         started = time.perf_counter()
@@ -29,13 +29,13 @@ def milliseconds(work: Callable[[], object], repeats: int) -> float:
 
 
 def gradient(network: torch.nn.Module, features: torch.Tensor, cotangents: torch.Tensor) -> torch.Tensor:
-    """Of the margins, weighted."""
+    """Return the gradient of the weighted margins."""
     variable = features.clone().requires_grad_()
     return torch.autograd.grad(network(variable), variable, cotangents)[0]
 
 
 def measured(name: str, repeats: int) -> str:
-    """What there is to say about one hash."""
+    """Return the results of one hash as text."""
     plain = get_hash(name)
     started = time.perf_counter()
     fast = accelerated(plain)
@@ -52,14 +52,14 @@ def measured(name: str, repeats: int) -> str:
         for hash_, cotangents in ((plain, asked), (fast, asked), (fast, torch.zeros_like(asked)))
     )
     return (
-        f"{name}: torch {by_torch:.1f} ms a draw, compiled {compiled:.1f} ({by_torch / compiled:.1f} times as fast), "
+        f"{name}: torch {by_torch:.1f} ms per draw, compiled {compiled:.1f} ({by_torch / compiled:.1f} times as fast), "
         f"hinges met {met:.1f} ({by_torch / met:.1f} times); relative difference {error:.1e}, made in {made:.1f} s, "
         f"{torch.get_num_threads()} threads"
     )
 
 
 def main() -> None:
-    """One line for each hash."""
+    """Print one line per hash."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hash", action="append")
     parser.add_argument("--repeats", type=int, default=20)

@@ -1,9 +1,9 @@
-"""What hardening gains and costs, over folders of images; one row of docs/results/hardening.md.
+"""Measure the gains and costs of hardening over folders of images; one row of docs/results/hardening.md.
 
 python -m benchmarks.hardening --data DIR --data DIR2 --hash pdq --per-folder 12 [--preset paper] [--out FOLDER]
 
-Radii are of identity pairs with ``--sigma auto``, on the file as written. Transformation evasion is the share of the
-paper's transformations at their lowest intensity that the deployed matcher does not decide to be a match.
+Radii are of identity pairs with ``--sigma auto``, on the written file. Transformation evasion is the share of the
+paper's transformations at their lowest intensity for which the deployed matcher does not answer match.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from dualshield.smoothing.noise import GaussianSource
 from dualshield.transforms import LOWEST_INTENSITY
 
 RESAVED = 85
-Noise = Callable[..., GaussianSource]  # of each piece of work, by its labels
+Noise = Callable[..., GaussianSource]  # returns the noise of one piece of work from its labels
 
 
 @dataclass(frozen=True)
 class Row:
-    """One image."""
+    """The measurements of one image."""
 
     ssim: float
     psnr: float
@@ -51,7 +51,7 @@ class Row:
 
 
 def resaved(data: bytes) -> CanonicalImage:
-    """The published file, saved once more as JPEG."""
+    """Return the published file, saved once more as JPEG."""
     file = BytesIO()
     with Image.open(BytesIO(data)) as image:
         image.convert("RGB").save(file, "JPEG", quality=RESAVED)
@@ -59,23 +59,23 @@ def resaved(data: bytes) -> CanonicalImage:
 
 
 def evasion(deciding: Deployment, image: CanonicalImage, noise: Noise) -> float:
-    """The share of the mildest transformations that escape; abstentions count."""
+    """Return the share of the mildest transformations that evade; abstentions count as evasions."""
     reference = deciding.enroll(image)
     decisions = [deciding.match(reference, t(image, seed=2026), noise=noise(t.name)).decision for t in LOWEST_INTENSITY]
     return float(np.mean([decision != "match" for decision in decisions]))
 
 
 def plain_evasion(deployment: Deployment, image: CanonicalImage, threshold: float) -> float:
-    """The same for the plain hash."""
+    """Return the share of the mildest transformations that evade the plain hash."""
     hash_ = deployment.hashes[0].with_threshold(threshold)
     code = hash_.code(image.pixels)
     return float(np.mean([not hash_.matches(hash_.code(t(image.pixels, seed=2026)), code) for t in LOWEST_INTENSITY]))
 
 
 def measure(hardener: Hardener, file: Path, default: Deployment, noise: Noise) -> tuple[Row, HardenedImage]:
-    """Harden one image and look at it from every side."""
+    """Harden one image and measure it."""
     deployment = hardener.deployment
-    # Transformations only have to be decided, which takes a few draws instead of N.
+    # Transformations only need a decision, which takes a few draws instead of N.
     deciding, deciding_by_default = (found.with_config(target_radius=0.0) for found in (deployment, default))
     image = hardener.harden(file, noise=noise("harden"))
     again = resaved(image.data)
@@ -99,7 +99,7 @@ def measure(hardener: Hardener, file: Path, default: Deployment, noise: Noise) -
 
 
 def main() -> None:
-    """Print a line per image and the means."""
+    """Print one line per image, and the means."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", action="append", type=Path, required=True)
     parser.add_argument("--hash", default="pdq")
@@ -108,7 +108,7 @@ def main() -> None:
     parser.add_argument("--strength", type=float, default=1.0)
     parser.add_argument("--n", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=2026)
-    parser.add_argument("--out", type=Path, help="a folder for previews, to be looked at")
+    parser.add_argument("--out", type=Path, help="a folder for previews")
     options = parser.parse_args()
     default = deploy(options.hash)
     deployment = deploy(options.hash, sigma="auto", n=options.n)

@@ -1,10 +1,10 @@
-"""Every hash: draws per second on its fast engine against torch, the time and the memory of a certificate.
+"""Measure every hash: draws per second on its fast engine and on torch, time and memory of a certificate.
 
     python -m benchmarks.hashes [--hash NAME ...] [--json FILE]
 
-Each hash runs in a process of its own, so that its peak memory is its own. A certificate is one to a target radius of
-one sigma when all its draws agree; they are made and counted, not judged, because networks with synthetic weights
-(marked) hash nothing sensible. Keep the machine idle meanwhile.
+Each hash runs in a separate process, so that peak memory is measured per hash. A certificate here means the draws for a
+target radius of one sigma if all votes agree. The draws are made but not evaluated, because networks with synthetic
+weights (marked) give meaningless codes. Keep the machine otherwise idle.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ ROUND_SECONDS = 2.0
 
 
 def unanimous_draws(alpha: float) -> int:
-    """After how many draws a radius of one sigma is proven, if all of them agree."""
+    """Return the number of draws that prove a radius of one sigma if all votes agree."""
     test = TargetRadiusTest(1.0, 1.0, alpha, DEFAULT_N)
     return next(draws for draws in looks(DEFAULT_N) if test.look(draws, draws) is not None)
 
 
 def measure(name: str) -> dict[str, Any]:
-    """One hash in this process."""
+    """Measure one hash in this process."""
     hash_, real = synthetic.load(name)
-    # By name, not as it would be deployed: synthetic weights are of no version that was calibrated.
+    # Find the profile by name: synthetic weights have no calibrated version, so `deploy` would find none.
     profile = find_profile(name)
     config = profile.config() if profile else MatcherConfig(sigma=UNCALIBRATED_SIGMA)
     hash_ = hash_.with_lowpass(config.lowpass)
@@ -53,7 +53,7 @@ def measure(name: str) -> dict[str, Any]:
     source = GaussianSource.secret()
     started = time.perf_counter()
     samplers = {"fast": Sampler(hash_, make_engine(hash_), config.noise_kind)}
-    if samplers["fast"].engine.name != "torch":  # for a light hash torch is the fast engine
+    if samplers["fast"].engine.name != "torch":  # for a hash with a small network torch is the fast engine
         samplers["torch"] = Sampler(hash_, make_engine(hash_, "torch"), config.noise_kind)
     loading = time.perf_counter() - started
 
@@ -69,7 +69,7 @@ def measure(name: str) -> dict[str, Any]:
         draw(engine, batch)
         counts[engine] = max(2, round(ROUND_SECONDS / draw(engine, 2 * batch))) * 2 * batch
     found: dict[str, list[float]] = {engine: [] for engine in samplers}
-    for _ in range(ROUNDS):  # in turn, so that a disturbance meets both
+    for _ in range(ROUNDS):  # alternate, so that a disturbance affects both engines
         for engine, count in counts.items():
             found[engine].append(count / draw(engine, count))
     needed = unanimous_draws(config.alpha)
@@ -87,7 +87,7 @@ def measure(name: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print a table, one line per hash."""
+    """Print a table with one row per hash."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hash", action="append", choices=list(BUILT_IN))
     parser.add_argument("--json", type=Path)

@@ -1,11 +1,11 @@
-"""What the paper leaves open, and what follows from it (docs/results/evaluation.md).
+"""Measure the effect of choices that the paper leaves open (docs/results/evaluation.md).
 
 python -m benchmarks.paper noise --data FOLDER [--data FOLDER2 ...] [--limit 4]
 python -m benchmarks.paper inner --data FOLDER [--data FOLDER2 ...] [--limit 4]
 
 ``noise``: how many bits of NeuralHash differ between two copies of an image under the paper's noise, for several ways
-of resizing. ``inner``: how alike PDQ images hardened by Algorithm 1 are to the originals, for two sizes of the inner
-attack's steps. Both take the first images of each folder.
+of resizing. ``inner``: how similar PDQ images hardened by Algorithm 1 are to the originals, for two step sizes of the
+inner attack. Both take the first images of each folder.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ INNER_STEPS = (1 / 255, 4 / 255)
 
 
 def noise(images: Sequence[CanonicalImage]) -> None:
-    """Print the mean distance of noisy pairs under each resizing."""
+    """Print the mean distance of noisy pairs for each resizing."""
     hash_ = get_hash("neuralhash")
     sigma = float(PAPER.sigma)
     for name, resizing in RESIZINGS.items():
@@ -59,7 +59,7 @@ def noise(images: Sequence[CanonicalImage]) -> None:
 
 
 def inner(images: Sequence[CanonicalImage]) -> None:
-    """Print the SSIM of every image hardened with each step."""
+    """Print the SSIM of every hardened image for each step size."""
     hash_ = get_hash("pdq").with_threshold(float(PAPER.threshold or 0))
     unrelated = negatives()
     for step in INNER_STEPS:
@@ -80,7 +80,7 @@ def _images(folders: Sequence[Path], limit: int) -> Iterator[CanonicalImage]:
 
 
 def main() -> None:
-    """One of the two."""
+    """Run one of the two measurements."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["noise", "inner"])
     parser.add_argument("--data", type=Path, action="append", required=True)

@@ -1,4 +1,4 @@
-"""Certified radii of identity pairs and decisions on unrelated pairs, over folders of images.
+"""Measure certified radii of identity pairs and decisions on unrelated pairs, over folders of images.
 
 python -m benchmarks.radii --data DIR --data DIR2 --hash pdq --sigma profile --sigma auto [--limit 30]
 """
@@ -20,7 +20,7 @@ from dualshield.smoothing.noise import GaussianSource
 
 
 def load(file: Path) -> CanonicalImage:
-    """Named by folder and file, wherever they lie: pairs then have the same noise on every machine."""
+    """Load an image named FOLDER/FILE without the full path, so that pairs get the same noise on every machine."""
     return replace(load_image(file), name=f"{file.parent.name}/{file.name}")
 
 
@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--unrelated", type=int, default=4, help="unrelated queries per reference")
     parser.add_argument("--seed", type=int, default=2026)
     options = parser.parse_args()
-    noise = partial(GaussianSource.for_work, options.seed)  # of each pair, whatever was measured before
+    noise = partial(GaussianSource.for_work, options.seed)  # the noise of a pair depends on its names only
     per_folder = options.limit // len(options.data) if options.limit else None
     files = [file for folder in options.data for file in list_images(folder)[:per_folder]]
     print(f"{len(files)} images, hash {options.hash}, seed {options.seed}")
@@ -46,7 +46,7 @@ def main() -> None:
     for choice in options.sigma or ["profile", "auto"]:
         deployment = deploy(options.hash, sigma="auto" if choice == "auto" else None)
         assert deployment.members[0].profile is not None, f"no profile of {options.hash}"
-        # Unrelated pairs only have to be decided, which takes a few draws instead of N.
+        # Unrelated pairs only need a decision, which takes a few draws instead of N.
         deciding = deployment.with_config(target_radius=0.0)
         radii, detected, rejected, elapsed = [], [], [], []
         earlier = deque((load(file) for file in files[-options.unrelated :]), maxlen=options.unrelated)

@@ -1,7 +1,7 @@
-"""The networks whose weights a benchmark machine may not have, at their true size with random weights.
+"""Full-size networks with random weights, for hashes whose weights a benchmark machine may not have.
 
-How fast a network runs and how much memory it takes does not depend on what it was trained for; what it hashes does,
-so nothing else may be measured with these.
+Speed and memory of a network do not depend on its weights, but its codes do. So only speed and memory may be measured
+with these networks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BITS = 64
 
 
 def load(name: str) -> tuple[PerceptualHash, bool]:
-    """The hash, and whether its weights are real."""
+    """Return a hash, and whether its weights are real."""
     try:
         return get_hash(name), True
     except MissingWeightsError:
@@ -69,7 +69,7 @@ def _vit(shape: ViTShape) -> ViT:
 
 
 def _filled(network: nn.Module) -> nn.Module:
-    """Parameters that are made empty (tokens, positions) get small numbers."""
+    """Fill parameters (tokens and positions start empty) with small random numbers; return the network."""
     with torch.no_grad():
         for parameter in network.parameters():
             if parameter.ndim != 1:

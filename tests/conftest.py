@@ -20,14 +20,17 @@ from tests.helpers.linear import Linear
 
 @pytest.fixture(scope="session", autouse=True)
 def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Converted models of the tests stay out of the user's cache, and the user's weights and profiles out of the tests.
+    """Keep the tests and the user's folders and settings apart.
 
-    Commands are tested with the light hash where they name none.
+    Commands that name no hash are tested with the light one.
     """
     with pytest.MonkeyPatch.context() as patch:
         for name in ("DUALSHIELD_CACHE", "DUALSHIELD_WEIGHTS", "DUALSHIELD_PROFILES"):
             patch.setenv(name, str(tmp_path_factory.mktemp(name.lower())))
         patch.setenv("DUALSHIELD_HASH", "pdq")
+        settings = tmp_path_factory.mktemp("settings") / "dualshield.toml"
+        settings.touch()
+        patch.setenv("DUALSHIELD_CONFIG", str(settings))
         yield
 
 

@@ -1,8 +1,8 @@
-"""Fit the projection of the hash efflite to a folder of photos (src/dualshield/hashes/efflite_fit.py says how).
+"""Fit the projection of the hash efflite to a folder of photos (method: src/dualshield/hashes/zoo/efflite_fit.py).
 
 python tools/fit_efflite.py --data PHOTOS --out efflite.npz [--seed 2026] [--limit N]
 
-Codes of two projections cannot be compared: the one in the package is never replaced without a new version of the hash.
+Codes of two projections cannot be compared, so replacing the projection of the package needs a new hash version.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from dualshield.smoothing.noise import GaussianSource
 from dualshield.transforms import Transform
 from dualshield.transforms.paper import LEVELS
 
-# Noise beyond what a reference is likely to be enrolled with; the radius it allows is nearly three times as large.
+# Larger than the sigma of most references; it allows a radius of nearly three times this value.
 SIGMA = 4.0
 NOISE_DRAWS = 3
-# What moves the picture disturbs features most: two strengths of each, and one of everything else, of any level.
+# Geometric changes disturb features most: two levels of each; every other family at one random level.
 GEOMETRY = (("crop", 0.9), ("crop", 0.8), ("rotation", 2.0), ("rotation", 5.0))
 DRAWN = {**{name: LEVELS[name] for name in ("jpeg", "brightness", "contrast", "blur", "noise")}, "resize": (0.5, 0.25)}
 
 
 def variants(generator: random.Random) -> list[Transform]:
-    """The benign variants of one photo."""
+    """Return the benign variants of one photo."""
     moved = [(name, level * generator.choice((-1, 1)) if name == "rotation" else level) for name, level in GEOMETRY]
     return [Transform(*one) for one in (*moved, *((name, generator.choice(DRAWN[name])) for name in DRAWN))]
 
 
 def cores(files: Sequence[Path], seed: int) -> Iterator[torch.Tensor]:
-    """For each photo: its core, those of its variants, and its own with noise."""
+    """Yield for each photo its core, the cores of its variants, and noisy copies of its core."""
     front_end, source, generator = efflite.front_end(), GaussianSource.from_seed(seed), random.Random(seed)
     for i, file in enumerate(files):
         pixels = load_image(file).pixels
@@ -51,12 +51,12 @@ def cores(files: Sequence[Path], seed: int) -> Iterator[torch.Tensor]:
 
 
 def main() -> None:
-    """Read, extract, solve, write."""
+    """Read the photos, extract features, fit the projection and write it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="a folder of unrelated photos")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=2026)
-    parser.add_argument("--limit", type=int, help="only so many photos, for a trial")
+    parser.add_argument("--limit", type=int, help="use only the first N photos")
     options = parser.parse_args()
     files = list_images(options.data)[: options.limit]
     width = efflite.feature_count()

@@ -109,7 +109,7 @@ def test_bad_usage(photo_files: list[Path], tmp_path: Path, capsys: pytest.Captu
         ((photo, other), "to begin with"),
         ((photo, "-o", tmp_path / "no" / "a.png"), "cannot write"),
         ((photo, "-o", tmp_path), "cannot write"),
-        ((photo, "--method", "collision"), "unrelated QUERY"),
+        ((photo, "--method", "collision"), "needs a QUERY; give an unrelated image"),
         ((photo, photo, "--method", "collision"), "already"),
         ((photo, "--method", "magic"), "magic"),
         ((photo, "--hash", "pdq", "--against", "both", "--strength", 5), "strength 5.0 is not in"),
@@ -240,7 +240,7 @@ def test_redteam_bad_usage(photo_files: list[Path], tmp_path: Path, capsys: pyte
         ((tmp_path / "empty", "--limit", 0), "limit"),
         ((folder, "--method", "collision"), "second image"),
         ((folder, "--method", "collision", "--cost"), "collisions without"),
-        ((folder, "--transforms", "--budget", 40), "neither methods nor budgets"),
+        ((folder, "--transforms", "--budget", 40), "takes no --method, --budget or --cost"),
     ):
         assert run("redteam", *arguments) == 2, arguments
         assert message in complaint(capsys), arguments

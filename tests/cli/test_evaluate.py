@@ -54,9 +54,9 @@ def test_a_given_profile(data: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert (shipped.lowpass, chosen["lowpass"], chosen["sigma"]) == (64, None, shipped.at_lowpass(None).sigma)
     capsys.readouterr()
     for wrong, message in (
-        (("--hash", "pdq", "--hash", "neuralhash"), "a profile is of one hash"),
+        (("--hash", "pdq", "--hash", "neuralhash"), "a profile belongs to one hash"),
         (("--hash", "pdq+neuralhash"), "profile cannot be given for several hashes"),
-        (("--protocol", "paper"), "the protocol paper has the paper's parameters: it takes no profile"),
+        (("--protocol", "paper"), "the protocol paper has the paper's parameters; leave out the profile"),
         (("--profile", tmp_path / "gone.json"), "no such file"),
     ):
         assert run("evaluate", *few, *wrong, "--out", tmp_path / "other") == 2

@@ -264,7 +264,7 @@ def test_the_output_and_its_preview_are_two_files(
 def test_a_folder_of_images_has_no_preview(photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "second.jpg").write_bytes(photo.read_bytes())
     assert run("harden", tmp_path, "-o", tmp_path / "out", "--preview", tmp_path / "preview.png") == 2
-    assert "--preview shows one image; give a single one" in complaint(capsys)
+    assert "--preview shows one image; give a single image" in complaint(capsys)
     assert not (tmp_path / "preview.png").exists()
 
 

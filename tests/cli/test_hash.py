@@ -135,7 +135,7 @@ def test_standard_input_is_an_image_too(photo_files: list[Path]) -> None:
 
 def test_standard_input_is_read_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("hash", "-", "-") == 2
-    assert "can be read only once" in complaint(capsys)
+    assert "standard input (-) is given twice" in complaint(capsys)
 
 
 def test_a_file_that_may_not_be_read_does_not_stop_the_others(

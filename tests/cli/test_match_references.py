@@ -72,7 +72,7 @@ def test_a_reference_from_a_stranger_loads_no_card(
     file = tmp_path / "kept.dsref"
     replace(enrolled, members=(replace(member, terms=named),)).save(file)
     assert run("match", file, photo_files[0]) == 2
-    assert "say with --hash" in complaint(capsys)
+    assert "card or hash with --hash" in complaint(capsys)
     assert not traces.exists()
 
 
@@ -92,7 +92,7 @@ def test_a_reference_is_kept_where_it_was_told_to_and_nowhere_else(
 ) -> None:
     pair = ("match", photo_files[0], photo_files[0], *CHEAP, "--save-reference")
     assert run(*pair, tmp_path / "kept.jpg") == 2
-    assert "has to end in .dsref" in complaint(capsys)
+    assert "must end in .dsref" in complaint(capsys)
     file = tmp_path / "kept.dsref"
     file.write_text("mine")
     assert run(*pair, file) == 2

@@ -97,10 +97,10 @@ def test_what_is_no_run_folder_is_refused(
         assert run("redteam", folder, *arguments, "--out", out) == 2
         assert f"{out} exists already; resume that run, or choose another folder" in complaint(capsys)
     for out, message in (
-        ("/dev/full", "/dev/full is a file; give a folder for the run"),
-        ("pipe", "pipe is a file; give a folder for the run"),
+        ("/dev/full", "/dev/full is a file, not a folder; choose a folder for the run"),
+        ("pipe", "pipe is a file, not a folder; choose a folder for the run"),
         (folder, f"{folder} is not empty and not a run folder"),
-        (folder / "b.png", "b.png is a file; give a folder for the run"),
+        (folder / "b.png", "b.png is a file, not a folder; choose a folder for the run"),
     ):
         assert run("redteam", folder, *arguments, "--out", out, "--resume") == 2
         assert message in complaint(capsys)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dualshield.evaluation.parts.collided import _unordered, pairs
+from dualshield.evaluation.parts.collided import _pair_of, pairs
 from dualshield.evaluation.plan.datasets import Duplicate, Picture, Pool
 
 
@@ -21,9 +21,9 @@ def drawn(source: Pool, count: int, seed: int = 1) -> list[frozenset[str]]:
 
 
 def test_every_pair_has_one_number() -> None:
-    assert [_unordered(number) for number in range(6)] == [(0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3)]
+    assert [_pair_of(number) for number in range(6)] == [(0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3)]
     large = 10**17
-    smaller, larger = _unordered(large)
+    smaller, larger = _pair_of(large)
     assert 0 <= smaller < larger
     assert larger * (larger - 1) // 2 + smaller == large
 

@@ -115,7 +115,7 @@ def test_differences_between_the_runs_are_said(tmp_path: Path) -> None:
     second = written(tmp_path / "b", [*attacks(3, 10), *radii(0, 12)], protocol="paper")
     found = compare(Run.open(first), Run.open(second))
     assert "the runs differ in protocol: default and paper" in found.notes
-    assert "the runs have other images: 20 and 12, 12 of them in both" in found.notes
+    assert "the runs have different images: 20 and 12, 12 of them in both" in found.notes
     (certified,) = [line for line in found.lines if line.metric.startswith("certified")]
     assert (certified.first, certified.verdict) == (None, "only one run")
 

@@ -85,7 +85,7 @@ def test_folders_that_cannot_be_used(tmp_path: Path, data: Path) -> None:
     shutil.copytree(data, tmp_path / "all")
     for folders, limit, message in (
         ([data, elsewhere / "photos"], 2, "two folders are called 'photos'"),
-        ([data, data / ".." / "photos"], 2, "two folders are called"),
+        ([data, data / ".." / "photos"], 2, "two folders are named"),
         ([damaged], 2, "none of its 1 images can be read"),
         ([tmp_path / "empty"], 2, "holds no images"),
         ([tmp_path / "missing"], 2, "no such folder"),
@@ -97,7 +97,7 @@ def test_folders_that_cannot_be_used(tmp_path: Path, data: Path) -> None:
             gather(folders, limit)
     for folder, skip, message in (
         (data, -1, "skip -1 is negative"),
-        (data, 3, "photos has 3 readable images: to skip 3 leaves none"),
+        (data, 3, "photos has only 3 readable images, so skipping 3 leaves none"),
         (damaged, 1, "none of its 1 images can be read; the last: damaged/x.png"),
     ):
         with pytest.raises(InputError, match=message):
@@ -107,5 +107,5 @@ def test_folders_that_cannot_be_used(tmp_path: Path, data: Path) -> None:
 def test_an_image_that_changed_meanwhile_is_refused(data: Path) -> None:
     picture: Picture = gather([data], 1).pictures[0]
     Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(picture.file)
-    with pytest.raises(InputError, match="changed while the run"):
+    with pytest.raises(InputError, match="changed during the run"):
         picture.load()

@@ -108,10 +108,10 @@ def test_what_cannot_be_evaluated(data: Path, tmp_path: Path) -> None:
         ({"jobs": 0}, "0 jobs"),
         ({"limit": 0}, "limit 0"),
         ({"profile": 5}, "profile is of type int"),
-        ({"profile": find_profile("pdq"), "hash": ["pdq", "neuralhash"]}, "a profile is of one hash"),
-        ({"profile": find_profile("pdq"), "hash": deploy("pdq")}, "nor with a deployment"),
+        ({"profile": find_profile("pdq"), "hash": ["pdq", "neuralhash"]}, "a profile belongs to one hash"),
+        ({"profile": find_profile("pdq"), "hash": deploy("pdq")}, "or with a deployment"),
         ({"profile": find_profile("pdq"), "hash": "neuralhash"}, "measured for hash pdq"),
-        ({"profile": find_profile("pdq"), "protocol": "paper"}, "takes no profile"),
+        ({"profile": find_profile("pdq"), "protocol": "paper"}, "leave out the profile"),
         ({"data": []}, "no data"),
     ):
         with pytest.raises(InputError, match=message):

@@ -206,7 +206,7 @@ class Bomb:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (pickled({"AlexNet_0": Bomb()}), "could be code"),
+        (pickled({"AlexNet_0": Bomb()}), "could run code"),
         (pickled({"a": np.zeros(3)}), "an array of <f8"),
         (pickled({"a": np.zeros(3, np.float32)})[:-10], "not a pickle of arrays"),
         (pickled([1, 2]), "not a pickle of arrays"),

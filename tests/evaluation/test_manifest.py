@@ -36,7 +36,7 @@ def test_another_file_of_the_same_name_is_refused(tmp_path: Path) -> None:
     digest = hashlib.sha256(b"right").hexdigest()
     manifest = Manifest.read(written(tmp_path, f"dataset,file,sha256\nset,a.png,{digest}\n"))
     manifest.check("set", "a.png", digest)
-    with pytest.raises(InputError, match="is another file than in"):
+    with pytest.raises(InputError, match="differs from"):
         manifest.check("set", "a.png", A)
 
 
@@ -46,9 +46,9 @@ def test_another_file_of_the_same_name_is_refused(tmp_path: Path) -> None:
         ("", "lists no images"),
         ("dataset,file,sha256\n", "lists no images"),
         (f"file,sha256\na.png,{A}\n", "has no column dataset"),
-        ("dataset,file,sha256\nset,a.png,abc\n", "line 2: give a dataset"),
-        (f"dataset,file,sha256\nset,../a.png,{A}\n", "line 2: give a dataset"),
-        ("dataset,file,sha256\nset\n", "line 2: give a dataset"),
+        ("dataset,file,sha256\nset,a.png,abc\n", "line 2: needs a dataset"),
+        (f"dataset,file,sha256\nset,../a.png,{A}\n", "line 2: needs a dataset"),
+        ("dataset,file,sha256\nset\n", "line 2: needs a dataset"),
         (f"dataset,file,sha256\nset,a.png,{A}\nset,a.png,{B}\n", "line 3: set/a.png is listed twice"),
         ('dataset,file,sha256\n"set', "not a CSV file"),
     ],
@@ -88,5 +88,5 @@ def test_an_evaluation_measures_only_what_the_manifest_lists(
     capsys.readouterr()
     (data / name).write_bytes((data / name).read_bytes() + b" ")
     assert run("evaluate", "--data", data, "--out", tmp_path / "again", *options) == 2
-    assert f"photos/{name} is another file than in" in complaint(capsys)
+    assert f"photos/{name} differs from" in complaint(capsys)
     assert not (tmp_path / "again").exists()

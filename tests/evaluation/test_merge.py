@@ -68,11 +68,11 @@ def test_images_add_up_and_fid_does_not(tmp_path: Path) -> None:
 def test_what_cannot_be_reported_as_one_is_refused(tmp_path: Path) -> None:
     first = Run.open(part(tmp_path / "first", 0))
     for name, config, message in (
-        ("seed", {"seed": 1}, "seed is 2026 and 1; only runs of the same options"),
+        ("seed", {"seed": 1}, "seed is 2026 and 1; merge only runs with the same options"),
         ("weights", {"defences": {"pdq": {"weights": "a"}}}, "defences is null and"),
-        ("nothing", {"data": None}, "does not say which images it has"),
-        ("odd", {"data": {"coco": 3}}, "does not say which images it has"),
-        ("again", {}, "coco/1.jpg, which another of these runs has too"),
+        ("nothing", {"data": None}, "does not list its images"),
+        ("odd", {"data": {"coco": 3}}, "does not list its images"),
+        ("again", {}, "coco/1.jpg, as does another run"),
     ):
         other = part(tmp_path / name, 1)
         settings = json.loads((other / CONFIG).read_text())
@@ -86,7 +86,7 @@ def test_a_report_of_several_runs(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert run("report", *runs) == 2
     assert "--out" in complaint(capsys)
     assert run("report", runs[0], runs[0], "--out", tmp_path / "both") == 2
-    assert "which another of these runs has too" in complaint(capsys)
+    assert "as does another run" in complaint(capsys)
     assert run("report", *runs, "--out", tmp_path / "both") == 0
     text = (tmp_path / "both" / "report.md").read_text(encoding="utf-8")
     assert "report of 2 runs on different images" in text

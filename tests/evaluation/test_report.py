@@ -208,7 +208,7 @@ def test_missing_extras_are_named_and_few_images_are_warned_of(tmp_path: Path) -
     assert "FID was not measured" in without.text
     assert "LPIPS was not measured" in without.text
     measured = undrawn(synthetic_run.write(tmp_path / "with", parts=("quality",), images=2))
-    assert "FID is biased upwards on few images: here on 2" in measured.text
+    assert "FID is biased upwards on few images: here 2" in measured.text
 
 
 def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def test_a_page_of_somebody_else_is_not_overwritten(tmp_path: Path, capsys: pyte
     assert "choose another folder" in complaint(capsys)
     assert (tmp_path / "index.html").read_text(encoding="utf-8") == "my homepage"
     assert run("report", path, "--out", tmp_path / "index.html") == 2
-    assert "is not a report of ours" in complaint(capsys)
+    assert "is not a DualShield report" in complaint(capsys)
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,7 +61,7 @@ def test_a_run_that_grew_equals_one_of_its_size(data: Path, tmp_path: Path, smal
     assert results(out) == whole
     sets = [key for key in small_run if key.part in ("collisions", "fid") and key in whole]
     assert any(small_run[key] != whole[key] for key in sets)
-    with pytest.raises(InputError, match="only the limits may grow"):
+    with pytest.raises(InputError, match="only the limits may be larger"):
         run_plan(replace(plan, attack_limit=1), [data], out, resume=True)
     (data / "a_first.png").write_bytes((data / "chelsea.png").read_bytes())  # others change their places
     with pytest.raises(InputError, match=r"data.photos.a_first.png was null"):
@@ -143,7 +143,7 @@ def test_two_processes_do_not_work_on_one_run(data: Path, tmp_path: Path, small:
 
     def meanwhile(what: str, done: int, total: int, left: float | None) -> None:
         if done == 2 and left is not None:
-            with pytest.raises(InputError, match="another process works on"):
+            with pytest.raises(InputError, match="another process is using"):
                 cheap(data, out, small, resume=True, plan={"limit": 4})
 
     first = cheap(data, out, small, progress=meanwhile)
@@ -183,7 +183,7 @@ def test_a_full_disk_loses_nothing(
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", full)
-        with pytest.raises(InputError, match="No space left on device; all before is kept"):
+        with pytest.raises(InputError, match="No space left on device; earlier results are saved"):
             cheap(data, out, small)
     assert len(results(out)) == 2
     cheap(data, out, small, resume=True)

@@ -219,7 +219,7 @@ def test_files_that_are_none_are_refused_without_waiting(tmp_path: Path) -> None
         (folder, "not a regular file"),
         (tmp_path / "missing.dsref", "no such file"),
         (Path("/dev/zero"), "not a regular file"),
-        (large, "more than"),
+        (large, "larger than the limit"),
     ):
         with pytest.raises(UnusableReferenceError, match=words):
             Reference.load(path)

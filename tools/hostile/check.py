@@ -39,9 +39,10 @@ NOTES = re.compile(
 ADVICE = re.compile(
     r"\b(add|ask|between|calibrate|call|change|check|choose|convert|copy|correct|create|cut|delete|download|enroll"
     r"|expect|expected|expects|export|free|from \d|get|give|has to|have to|install|is not in|known|leave|make|must"
-    r"|needs?|open|put|reduce|remove|rename|replace|rescale|resume|run|save|say|scale|see|set|skip fewer|start|try|use"
-    r"|wait|write|at least|at most|nothing to|only|there are|not a valid|one of|is not positive|neither|is below \d"
-    r"|of the form|is negative|is not a bit error|is not a factor above|takes \d|twice|cannot both|would overwrite)\b"
+    r"|needs?|open|put|reduce|remove|rename|replace|rescale|restore|resume|run|save|say|scale|see|set|skip fewer|start"
+    r"|try|use|wait|write|at least|at most|nothing to|only|there are|not a valid|one of|is not positive|neither"
+    r"|is below \d|of the form|is negative|is not a bit error|is not a factor above|takes \d|twice"
+    r"|cannot both|would overwrite)\b"
 )
 
 

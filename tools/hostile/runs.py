@@ -147,6 +147,10 @@ def _resumed(config: bytes) -> Callable[[Path], Call]:
     def arrange(sandbox: Path) -> Call:
         run = _with(config)(sandbox)
         data = photos(sandbox)
-        return Call(("evaluate", "--data", data, "-o", run, "--resume", "--parts", "collisions", "-j", "1"), (run,))
+        return Call(
+            ("evaluate", "--data", data, "-o", run, "--resume", "--parts", "collisions", "-j", "1"),
+            (run,),
+            ("run/.lock",),
+        )
 
     return arrange

@@ -37,7 +37,7 @@ def attack(
     """
     chosen = get_attack(method)
     if method == "collision" and query is None:
-        raise InputError("query is missing; a collision needs an unrelated image as query")
+        raise InputError("a collision needs an unrelated query; give an image as query")
     limit = budget if isinstance(budget, AttackBudget) else AttackBudget(budget)
     image, start = as_image(reference), None if query is None else as_image(query)
     deployment = as_deployment(hash, parameters)

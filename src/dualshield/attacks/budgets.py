@@ -66,11 +66,11 @@ class Outcomes:
         """Return the next budget to try; None if all outcomes are known."""
         if not self.search:
             unknown = (budget for budget in reversed(self.budgets) if budget not in self.found)
-            return next((budget for budget in unknown if not self._unfelt(budget)), None)
+            return next((budget for budget in unknown if not self._outcome_of_larger(budget)), None)
         low, high = self._bracket()
         return self.budgets[(low + high) // 2] if low < high else None
 
-    def _unfelt(self, budget: float) -> dict[str, Any] | None:
+    def _outcome_of_larger(self, budget: float) -> dict[str, Any] | None:
         """Return the outcome of a larger budget whose attack never exceeded this one; it would be the same here."""
         larger = (self.found.get(b) for b in self.budgets if b > budget)
         return next((outcome for outcome in larger if outcome and (outcome.get("reach") or math.inf) <= budget), None)
@@ -95,8 +95,8 @@ class Outcomes:
 
     def _inferred(self) -> dict[float, dict[str, Any]]:
         if not self.search:
-            unfelt = {budget: self._unfelt(budget) for budget in self.budgets}
-            return {budget: {**same, "inferred": True} for budget, same in unfelt.items() if same}
+            same_as = {budget: self._outcome_of_larger(budget) for budget in self.budgets}
+            return {budget: {**same, "inferred": True} for budget, same in same_as.items() if same}
         if any("unmatched" in outcome for outcome in self.found.values()):
             return {budget: {"unmatched": True} for budget in self.budgets}
         inferred = {}

@@ -67,7 +67,7 @@ attack = Eot()
 
 
 def _linearised_start(victim: Target, pixels: torch.Tensor, budget: AttackBudget) -> torch.Tensor | None:
-    """Return a start for plain members with small networks. Their changes are nearly orthogonal and share the budget."""
+    """Return a start for plain members with small networks; their nearly orthogonal changes share the budget."""
     start = None
     for member in victim.members:
         if not member.sigma and member.hash.has_small_network:

@@ -113,9 +113,7 @@ class Target(ABC):
                 f"{query.name} does not match {self.name} to begin with ({decision.value}); there is nothing to evade"
             )
         if not matching and decision == Decision.MATCH:
-            raise NothingToAttackError(
-                f"{query.name} matches {self.name} already; a collision needs an unrelated query"
-            )
+            raise NothingToAttackError(f"{query.name} matches {self.name} already; give an unrelated query")
         return pixels
 
 

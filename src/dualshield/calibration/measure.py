@@ -160,7 +160,7 @@ class Calibration:
         deployment = self.deployment
         engine = make_engine(hash_, deployment.engine, deployment.device, deployment.batch_size)
         sampler = Sampler(hash_, engine, LINEAR, deployment.device)
-        # Each low-pass has its own stream, so that a resumed run draws what an uninterrupted one does.
+        # Each low-pass has its own stream, so that a resumed run draws the same noise.
         source = GaussianSource.from_seed(self.plan.seed).fork(f"low-pass {lowpass}")
         levels: list[_Level] = []
         points = []

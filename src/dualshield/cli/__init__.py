@@ -1,1 +1,1 @@
-"""The command line: one file per command, each a thin skin over the library."""
+"""The command line: one file per command, each a thin layer over the library."""

@@ -1,4 +1,4 @@
-"""How ``--json`` is printed: one object where one thing was asked about, else one object per line."""
+"""Print ``--json`` output: one indented object for a single result, one object per line for several."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import click
 
 
 def echo_object(record: Mapping[str, Any]) -> None:
-    """One answer, as one object that is easy to read."""
+    """Print a single result as an indented object."""
     click.echo(json.dumps(record, indent=1))
 
 
 def echo_line(record: Mapping[str, Any]) -> None:
-    """One of many answers, as one line."""
+    """Print one of several results on one line."""
     click.echo(json.dumps(record))
 
 
 def echo_lines(records: Iterable[Mapping[str, Any]]) -> None:
-    """Many answers, one per line."""
+    """Print several results, one per line."""
     for record in records:
         echo_line(record)

@@ -1,4 +1,4 @@
-"""``dualshield attack``: try to evade, as an attacker would."""
+"""``dualshield attack``: attack one image, as an attacker would."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from dualshield.smoothing.variants import Variant
 @click.option(
     "--preview", type=click.Path(path_type=Path), help="Write query, adversarial image and their difference as one PNG."
 )
-@click.option("--overwrite", is_flag=True, help="Replace outputs that exist, never inputs.")
+@click.option("--overwrite", is_flag=True, help="Replace existing outputs, never inputs.")
 @strength_option
 @click.option("--seed", default=2026, show_default=True, help="Seed of the attack; the defender's noise is fresh.")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
@@ -49,13 +49,13 @@ def attack(reference: str, query: str | None, hash_name: str, as_json: bool, **o
     """Attack the match of QUERY (by default the published reference itself) with REFERENCE.
 
     With --against both the reference is hardened first, and without QUERY the attacker starts from the hardened
-    image, the only one that was published. For collisions QUERY is an unrelated image. With --hash A+B all hashes have
-    to be evaded at once, and a collision with any of them is one.
+    image, the only one that was published. For collisions QUERY is an unrelated image. With --hash A+B an evasion must
+    evade all hashes at once, and a collision with any of them counts.
     """
     budget = AttackBudget(options["budget"])
     method = options["method"]
     if method == "collision" and query is None:
-        raise InputError("a collision needs an unrelated QUERY")
+        raise InputError("a collision needs a QUERY; give an unrelated image")
     out: Path | None = options["out"]
     preview: Path | None = options["preview"]
     outputs = outputs_of((reference, query, options["profile"], *split_names(hash_name)), options["overwrite"])

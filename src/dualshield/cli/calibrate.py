@@ -27,12 +27,12 @@ PLAN = CalibrationPlan()
 
 @click.command()
 @hash_option
-@click.option("--data", required=True, type=click.Path(path_type=Path), help="A folder of unrelated photos.")
+@click.option("--data", required=True, type=click.Path(path_type=Path), help="Folder of unrelated photos.")
 @click.option(
     "--out",
     "-o",
     type=click.Path(path_type=Path),
-    help="Where the profile goes; by default where every command finds it: beside a card, or in your profile folder.",
+    help="File of the profile; by default where every command finds it: beside a card, or in your profile folder.",
 )
 @click.option(
     "--grid",
@@ -45,7 +45,7 @@ PLAN = CalibrationPlan()
 @click.option("--radius-images", default=PLAN.radius_images, show_default=True, help="Photos for certified radii.")
 @click.option("--draws", default=PLAN.draws, show_default=True, help="Draws per certified radius.")
 @click.option("--threshold", type=float, help="Largest bit error rate that matches; by default that of the hash.")
-@click.option("--fpr", type=float, help="Choose the threshold that meets this false-match rate of the plain hash.")
+@click.option("--fpr", type=float, help="Choose the threshold that gives the plain hash this false-match rate.")
 @click.option("--alpha", default=PLAN.alpha, show_default=True)
 @click.option("--seed", default=PLAN.seed, show_default=True)
 @engine_options
@@ -63,9 +63,9 @@ def calibrate(hash_name: str, data: Path, as_json: bool, **options: Any) -> None
         raise InputError("give either --threshold or --fpr, not both")
     out = options["out"] or place_for(hash_name)
     if not out.parent.is_dir():
-        raise InputError(f"cannot write {out}: the folder {out.parent} does not exist")
+        raise InputError(f"cannot write {out}: the folder {out.parent} does not exist; create it")
     if out.is_dir():
-        raise InputError(f"cannot write {out}: it is a folder; give the name of a file")
+        raise InputError(f"cannot write {out}: it is a folder; give a file name")
     journal = out.with_name(out.name + ".journal")
     files = list_images(data)
     with progress() as bar:
@@ -136,8 +136,8 @@ def _show(profile: Profile, out: Path) -> None:
     console().print(table)
     most = up(100 * profile.measured["collisions_at_most"], 3)
     click.echo(
-        f"collisions: {profile.measured['pairs']:,} pairs of unrelated images stand behind each rate under noise; "
-        f"at the chosen point it is at most {most} %, with 95 % confidence"
+        f"collisions: {profile.measured['pairs']:,} pairs of unrelated images for each rate under noise; "
+        f"at the chosen point the rate is at most {most} %, with 95 % confidence"
     )
     click.echo(
         f"chosen: low-pass {profile.lowpass or 'none'}, sigma up to {profile.sigma:g}, "

@@ -1,4 +1,4 @@
-"""``dualshield compare``: what got better or worse between two runs."""
+"""``dualshield compare``: show what got better or worse between two runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dualshield.evaluation.run.records import Run
 def compare(first: Path, second: Path, as_json: bool) -> None:
     """Compare two runs of `dualshield evaluate`, metric by metric, with 95 % intervals.
 
-    "Better" and "worse" are from the defender's point of view. Images that both runs have are compared pair by pair.
+    "Better" and "worse" are from the defender's point of view. Images in both runs are compared pair by pair.
     """
     found = compare_runs(Run.open(first), Run.open(second))
     if as_json:
@@ -43,7 +43,7 @@ def compare(first: Path, second: Path, as_json: bool) -> None:
             line.verdict,
         )
     console().print(table)
-    click.echo("rates: Wilson, McNemar (or Fisher); means: bootstrap over images; every line at 95 % by itself")
+    click.echo("rates: Wilson, McNemar (or Fisher); means: bootstrap over images; each line at 95 % by itself")
 
 
 def _figure(figure: Figure | None) -> str:

@@ -1,4 +1,4 @@
-"""``dualshield demo``: what DualShield does, on photos everybody has."""
+"""``dualshield demo``: show what DualShield does, on sample photos."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dualshield.smoothing.result import MatchResult
 from dualshield.smoothing.variants import Variant
 from dualshield.transforms import Transform
 
-# Fewer draws for the network, so that the demo ends soon; its radii are capped a little lower for it.
+# Fewer draws for the network keep the demo short, but limit its radii to slightly smaller values.
 DEMO_HASHES = {"efflite": 1000, "pdq": 5000}
 ATTACK_BUDGET = 10.0
 ATTACKED: tuple[Variant, ...] = ("original", "both")
@@ -44,14 +44,14 @@ VARIANTS = (Transform("jpeg", 60), Transform("brightness", 1.15), Transform("cro
     type=click.Path(path_type=Path, file_okay=False),
     default="dualshield-demo",
     show_default=True,
-    help="Where the pictures go.",
+    help="Folder for the pictures.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace the pictures of an earlier demo.")
 @click.option(
     "--hash", "only", type=click.Choice(list(DEMO_HASHES)), help="Only this hash; pdq is quick.  [default: both]"
 )
 def demo(folder: Path, overwrite: bool, only: str | None) -> None:
-    """Show both shields on sample photos, for efflite and PDQ, and an attack that only a plain hash lets pass."""
+    """Show both shields on sample photos, for efflite and PDQ, and an attack that evades only the plain hash."""
     files = sample_photos()
     outputs = outputs_of(files, overwrite)
     hashes = {name: draws for name, draws in DEMO_HASHES.items() if only in (None, name)}
@@ -65,7 +65,7 @@ def demo(folder: Path, overwrite: bool, only: str | None) -> None:
             out.print(f"{name}: skipped: {error}\n", highlight=False)
             continue
         _match(out, deployment, photos)
-        # With the widest noise that the photo bears, which is where hardening shows in a certificate.
+        # At the largest sigma for this photo, where hardening makes a visible difference to the certificate.
         _harden(out, deploy(name, n=draws, sigma="auto"), files[0], folder, outputs)
         if deployment.members[0].hash.has_small_network:
             _attack(out, deployment, files[0], folder, outputs)
@@ -80,11 +80,11 @@ def demo(folder: Path, overwrite: bool, only: str | None) -> None:
 
 
 def _check(outputs: Outputs, folder: Path, hashes: Iterable[str]) -> None:
-    """Before any work: that all pictures can be written."""
+    """Raise an error before any work if a picture cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"cannot write pictures into {folder}: {error.strerror}; give another -o") from error
+        raise InputError(f"cannot write pictures into {folder}: {error.strerror}; choose another folder") from error
     for name in hashes:
         outputs.check(_hardening(folder, name), *(_attacked(folder, name, against) for against in ATTACKED))
 
@@ -145,7 +145,7 @@ def _harden(out: Console, deployment: Deployment, file: Path, folder: Path, outp
 
 
 def _attack(out: Console, deployment: Deployment, file: Path, folder: Path, outputs: Outputs) -> None:
-    """The strongest attack we have, with the same budget against the plain hash and against both shields."""
+    """Run our strongest attack, with the same budget, against the plain hash and against both shields."""
     name, verdicts = deployment.name, []
     for against in ATTACKED:
         defence = Defence(deployment, against)
@@ -154,10 +154,10 @@ def _attack(out: Console, deployment: Deployment, file: Path, folder: Path, outp
         verdicts.append((against, result))
         outputs.write(_attacked(folder, name, against), preview_files(published.to_png(), result.adversarial.to_png()))
     for against, result in verdicts:
-        who = f"plain {name}" if against == "original" else f"DualShield ({name}, hardened and smoothed)"
+        target = f"plain {name}" if against == "original" else f"DualShield ({name}, hardened and smoothed)"
         fate = "evades" if result.success else "is caught by"
         out.print(
-            f"adaptive attack of l2 {ATTACK_BUDGET:g}: {fate} {who}; SSIM {result.ssim:.3f}, {result.seconds:.1f} s",
+            f"adaptive attack of l2 {ATTACK_BUDGET:g}: {fate} {target}; SSIM {result.ssim:.3f}, {result.seconds:.1f} s",
             highlight=False,
             soft_wrap=True,
         )

@@ -1,4 +1,4 @@
-"""``dualshield evaluate``: the paper's evaluation, on one's own hash and images."""
+"""``dualshield evaluate``: run the paper's evaluation on your own hash and images."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from dualshield.evaluation.plan.protocol import PROTOCOLS
 from dualshield.evaluation.run.run import Progress
 from dualshield.smoothing.variants import VARIANTS
 
-# Where no bar can be drawn, a line this often (seconds) says how far the run is.
+# Seconds between progress lines if stderr is not a terminal.
 REPORT_EVERY = 60
 
 
 @click.command()
 @click.option(
-    "--data", multiple=True, required=True, type=click.Path(path_type=Path), help="A folder of images; may be repeated."
+    "--data", multiple=True, required=True, type=click.Path(path_type=Path), help="Folder of images; may be repeated."
 )
 @hashes_option("A hash; may be repeated. A+B is two hashes that decide together.")
 @click.option(
@@ -59,8 +59,8 @@ def evaluate(
 ) -> None:
     """Measure certificates, attacks, transformations, collisions and image quality, and keep every single result.
 
-    The paper's protocol has the paper's matcher and hardening, the default one those that are deployed. An interrupted
-    run loses at most the result it was working on. `dualshield report RUN` makes tables and plots of it.
+    The protocol 'paper' uses the paper's matcher and hardening, the default protocol the deployed ones. An interrupted
+    run loses at most the result it was working on. `dualshield report RUN` makes tables and plots of the results.
     """
     with run_progress() as show:
         summary = run(
@@ -76,20 +76,20 @@ def evaluate(
         )
     for warning in summary.warnings:
         note(f"warning: {warning}")
-    unmatched = f"; {summary.unmatched} are of pairs that did not match to begin with" if summary.unmatched else ""
+    unmatched = f"; {summary.unmatched} are of pairs that did not match before the attack" if summary.unmatched else ""
     where = click.format_filename(summary.folder)
     click.echo(f"{counted(summary.images, 'image')}, {counted(summary.records, 'result')} in {where}{unmatched}")
     hint(f"next: dualshield report {where}")
 
 
 def _names(text: str) -> tuple[Any, ...]:
-    """Of a list with commas; whether they are known is the plan's to say."""
+    """Split a list at commas; the plan checks the names."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 @contextmanager
 def run_progress() -> Iterator[Progress]:
-    """A bar on a terminal, a line now and then elsewhere."""
+    """Yield a progress function: a bar on a terminal, else a line every minute."""
     if not sys.stderr.isatty():
         yield _lines(time.monotonic)
         return

@@ -1,4 +1,4 @@
-"""``dualshield harden``: publish images that are harder to evade, and say what that gained."""
+"""``dualshield harden``: make images that are harder to evade, and print the gain."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DRY_RUN_DRAWS = 200
 
 @click.command()
 @click.argument("inputs", nargs=-1, required=True, metavar="IMG...", type=click.Path(path_type=Path, readable=False))
-@click.option("--out", "-o", type=click.Path(path_type=str), help="A file, or a folder for many.")
+@click.option("--out", "-o", type=click.Path(path_type=str), help="Output file, or a folder for several images.")
 @hashes_option("A hash; A+B, or repeat the option, to harden for several hashes at once.")
 @click.option("--preset", type=click.Choice(["perceptual", "paper"]), default="perceptual", show_default=True)
 @strength_option
@@ -46,14 +46,14 @@ DRY_RUN_DRAWS = 200
 @click.option(
     "--negatives",
     type=click.Path(path_type=Path),
-    help="A folder of unrelated images that the hardened one must not come near.",
+    help="Folder of unrelated images whose hashes the hardened image must not come near.",
 )
 @click.option(
     "--preview", type=click.Path(path_type=Path), help="Write original, hardened image and their difference as one PNG."
 )
 @click.option("--in-place", is_flag=True, help="Replace the originals; each is kept as NAME.original.")
-@click.option("--overwrite", is_flag=True, help="Replace outputs that exist, never inputs.")
-@click.option("--dry-run", is_flag=True, help="Estimate the time, write nothing.")
+@click.option("--overwrite", is_flag=True, help="Replace existing outputs, never inputs.")
+@click.option("--dry-run", is_flag=True, help="Only estimate the time; write nothing.")
 @click.option("--steps", type=int, help="Number of optimisation steps; by default that of the preset.")
 @click.option(
     "--reference", "keep_references", is_flag=True, help="Write the reference of OUT beside it, as OUT.dsref."
@@ -65,19 +65,19 @@ DRY_RUN_DRAWS = 200
 def harden(inputs: tuple[Path, ...], hashes: tuple[str, ...], as_json: bool, **options: Any) -> int:
     """Add an imperceptible perturbation that moves images far from the matching boundary.
 
-    The published file keeps size, format, metadata and colour profile; with another --format, name OUT after it. The
-    radii are those of the original and of the file as written, each as its own reference, for the matcher that
-    'dualshield match' has with the same options; with --reference that of the file is kept for it. With --json one
+    The published file keeps size, format, metadata and colour profile; with another --format, give OUT its suffix. The
+    radii are those of the original and of the written file, each matched with itself as the reference by the matcher
+    that 'dualshield match' uses with the same options; --reference saves the reference of the file. With --json one
     image gives one object; several, or a folder, give one object per line. An interrupted run into a folder continues
     where it stopped.
     """
     out = options["out"]
-    # A trailing slash says "folder", which a Path would forget.
+    # A trailing slash means a folder; a Path would drop the slash.
     folder = out is not None and out.endswith("/")
     files = expand(inputs)
     many = len(inputs) > 1 or inputs[0].is_dir()
     if options["preview"] is not None and len(files) > 1:
-        raise InputError("--preview shows one image; give a single one")
+        raise InputError("--preview shows one image; give a single image")
     destination = Destination(
         None if out is None else Path(out), options["in_place"], options["overwrite"], folder, "use --overwrite"
     )
@@ -116,7 +116,7 @@ def harden(inputs: tuple[Path, ...], hashes: tuple[str, ...], as_json: bool, **o
         ):
             bar.advance(whole)
             failures += outcome.error is not None
-            bar.stop()  # what is printed must not run into the bar
+            bar.stop()  # printed lines must not mix with the bar
             _show(outcome, as_json, many)
             bar.start()
         bar.update(task, visible=False)
@@ -126,7 +126,7 @@ def harden(inputs: tuple[Path, ...], hashes: tuple[str, ...], as_json: bool, **o
 
 
 def _read_besides(hashes: tuple[str, ...], profile: Path | None, negatives: Path | None) -> list[Path]:
-    """What is read but not hardened, and must not be overwritten either."""
+    """Return the other files that are read, which must not be overwritten either."""
     cards = [Path(part) for name in hashes for part in split_names(name)]
     others = list(negatives.iterdir()) if negatives is not None and negatives.is_dir() else []
     return [*cards, *([] if profile is None else [profile]), *others]
@@ -174,11 +174,11 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 def _estimate(hardener: Hardener, files: list[Path], as_json: bool) -> None:
-    """Two steps and a few draws of the first image, scaled up."""
+    """Print the estimated time, scaled up from a few steps and draws on the first image."""
     image = Publication.open(files[0]).canonical
     optimising = _seconds(lambda: hardener.perturb(image, steps=1))
     if hardener.strategy != "linear":
-        # The first call compiled the network, once for all images; the difference of two others is what a step takes.
+        # The first call compiled the network, once for all images; a step takes the difference of two later calls.
         total = hardener.steps or (paper.STEPS if hardener.strategy == "paper" else gradient.STEPS)
         one, several = (_seconds(lambda n=steps: hardener.perturb(image, steps=n)) for steps in (1, 1 + DRY_RUN_STEPS))  # type: ignore[misc]
         optimising = one + (total - 1) * max(0.0, several - one) / DRY_RUN_STEPS

@@ -1,4 +1,4 @@
-"""``dualshield hash``: plain hashes of images."""
+"""``dualshield hash``: print plain hashes of images."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dualshield.hashes import get_hash, to_hex
 @hash_option
 @json_option
 def hash_images(images: tuple[Path, ...], hash_name: str, as_json: bool) -> int:
-    """Print the plain hash of each image: of files, of all images in folders, or of standard input (-).
+    """Print the plain hash of each image: files, all images in folders, or standard input (-).
 
     A file that cannot be read is reported on stderr and does not stop the others; the exit code is then 2. With --json
     one image gives one object; several, or a folder, give one object per line.

@@ -1,4 +1,4 @@
-"""``dualshield hashes``: what can be used here, and what is missing."""
+"""``dualshield hashes``: list the hashes, and what is missing to use them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def hashes(as_json: bool) -> None:
 
 
 def _what_to_do(state: HashState) -> str:
-    """In one or two lines; the whole story is in the JSON, and in the error when the hash is used."""
+    """Return a short hint how to get the weights; the JSON output and the error have the full text."""
     names = re.findall(r"dualshield weights import (\S+) FILE", state.detail)
     if state.state != "needs weights" or not names:
         return state.detail

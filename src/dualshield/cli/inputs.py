@@ -1,4 +1,4 @@
-"""Images as people name them on a command line: files, folders, and ``-`` for standard input."""
+"""Read images given on the command line: files, folders, and ``-`` for standard input."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from dualshield.images.decode import MAX_BYTES, decode, list_images
 
 STDIN = "-"
 STDIN_NAME = "<standard input>"
-# Whether a file can be read is found out when it is read: one that cannot must not stop the others.
+# Not checked for readability here: an unreadable file must not stop the others.
 IMAGE_PATH = click.Path(path_type=Path, readable=False, allow_dash=True)
 
 
 @dataclass(frozen=True)
 class ImageInput:
-    """One image to be read: a file, or standard input."""
+    """One input image: a file, or standard input."""
 
     path: Path
 
     @property
     def name(self) -> str:
-        """What the image is called in results."""
+        """The name of the image in results."""
         return STDIN_NAME if self._is_stdin else str(self.path)
 
     @property
@@ -35,23 +35,23 @@ class ImageInput:
         return str(self.path) == STDIN
 
     def load(self) -> CanonicalImage:
-        """Read and canonicalise it."""
+        """Return the canonical image."""
         return canonicalise(decode(read_stdin(), name=STDIN_NAME) if self._is_stdin else decode(self.path))
 
 
 def image_inputs(paths: Iterable[Path]) -> tuple[list[ImageInput], bool]:
-    """The images of files, folders and ``-``, and whether there may be many: several names, or a folder."""
+    """Return the images of files, folders and ``-``, and whether several names or a folder were given."""
     given = list(paths)
     if [str(path) for path in given].count(STDIN) > 1:
-        raise InputError("standard input (-) can be read only once")
+        raise InputError("standard input (-) is given twice; give it once")
     folders = {path for path in given if str(path) != STDIN and path.is_dir()}
     files = [file for path in given for file in (list_images(path) if path in folders else [path])]
     return [ImageInput(file) for file in files], len(given) > 1 or bool(folders)
 
 
 def read_stdin() -> bytes:
-    """All of standard input, up to the size that a file may have."""
+    """Return the content of standard input; raise an error if it is larger than an image file may be."""
     data = sys.stdin.buffer.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
-        raise InputError(f"standard input holds more than {MAX_BYTES:,} bytes; give a smaller image")
+        raise InputError(f"standard input has more than {MAX_BYTES:,} bytes; give a smaller image")
     return data

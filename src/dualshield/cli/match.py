@@ -1,4 +1,4 @@
-"""``dualshield match``: the smoothed decision on one pair, with its certificate."""
+"""``dualshield match``: decide whether two images match, with a certificate."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from dualshield.smoothing.statistics import Decision
 @click.option(
     "--n0", type=int, help="Votes that choose the class to certify; they are never reused for the certificate."
 )
-@click.option("--alpha", type=float, help="Probability that the certificate is wrong, at most.")
+@click.option("--alpha", type=float, help="Largest probability that the certificate is wrong.")
 @click.option(
     "--target-radius",
     type=float,
@@ -56,24 +56,24 @@ from dualshield.smoothing.statistics import Decision
     show_default=True,
     help="The decision for a query whose votes prove nothing.",
 )
-@click.option("--save-reference", type=click.Path(path_type=Path), help="Keep the enrolled reference in this file.")
+@click.option("--save-reference", type=click.Path(path_type=Path), help="Save the enrolled reference to this file.")
 @click.option("--overwrite", is_flag=True, help="Replace the file of --save-reference.")
 @click.option("--fail-on-match", is_flag=True, help="Exit with code 1 on a match or an abstention.")
-@click.option("--fail-on-no-match", is_flag=True, help="Exit with code 1 unless it is a match.")
+@click.option("--fail-on-no-match", is_flag=True, help="Exit with code 1 unless the decision is a match.")
 @json_option
 @click.pass_context
 def match(ctx: click.Context, /, reference: str, query: str, hash_name: str, as_json: bool, **options: Any) -> int:
     """Decide whether QUERY matches REF, and certify the decision.
 
     REF is an image, a saved reference (a file ending in .dsref), or a bare code of the plain hash written code:HEX. A
-    saved reference knows the name of its hash. With --hash A+B a pair matches if any of the hashes matches:
-    an attacker must evade all of them at once. One of the two may be - for an image on standard input.
+    saved reference contains the name of its hash. With --hash A+B a pair matches if any of the hashes matches:
+    an attacker must evade all of them at once. REF or QUERY may be - for an image on standard input.
     """
     if reference == query == STDIN:
-        raise InputError("REF and QUERY cannot both be read from standard input")
+        raise InputError("REF and QUERY cannot both be standard input; give a file for one")
     keep: Path | None = options["save_reference"]
     if keep is not None and not is_kept(keep):
-        raise InputError(f"cannot keep the reference in {keep}: its name has to end in {SUFFIX}")
+        raise InputError(f"cannot save the reference to {keep}: the name must end in {SUFFIX}")
     outputs = outputs_of((reference, query, options["profile"], *split_names(hash_name)), options["overwrite"])
     outputs.check(keep)
     kept = Reference.load(reference) if is_kept(reference) else None
@@ -103,19 +103,19 @@ def match(ctx: click.Context, /, reference: str, query: str, hash_name: str, as_
 
 
 def _hash_of(kept: Reference) -> str:
-    """Its hashes by name; a path in a file from somebody else must not load a card, which may run programs."""
+    """Return the names of a reference's hashes; paths are refused, because loading a card may run programs."""
     names = [str(member.terms["hash"]["name"]) for member in kept.members]
     for name in names:
         if name not in hash_names():
             raise UnusableReferenceError(
-                f"reference {kept.name} was enrolled for the hash {name}, which has no name here: say with --hash "
-                "which card or hash that is"
+                f"reference {kept.name} was enrolled for the hash {name}, which is not known here; give its "
+                "card or hash with --hash"
             )
     return "+".join(names)
 
 
 def _exit_code(result: MatchResult, fail_on_match: bool, fail_on_no_match: bool) -> ExitCode:
-    """Fail safe: whoever stops matches also stops what may be one, unless --on-abstain says that it is none."""
+    """Return the exit code; an abstention may be a match, so --fail-on-match fails on it too."""
     may_match = result.decision is not Decision.NO_MATCH
     failed = (fail_on_match and may_match) or (fail_on_no_match and result.decision is not Decision.MATCH)
     return ExitCode.CONDITION if failed else ExitCode.DONE

@@ -1,4 +1,4 @@
-"""How commands show results to people; ``--json`` never comes through here."""
+"""Print results as text for people; ``--json`` output is printed by `answers`."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ PLAIN_WIDTH = 140
 
 
 class Output(Console):
-    """A console that leaves a broken pipe to ``main``; rich would exit with 1."""
+    """A console that raises BrokenPipeError for ``main`` to handle; rich would exit with 1."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
 def console() -> Console:
-    """Standard output; wide enough for tables when it is not a terminal."""
-    # No markup: rich would take the brackets of dualshield[neuralhash] for a style and drop them.
+    """Return a console on standard output, wide enough for tables if it is not a terminal."""
+    # No markup: rich would read [neuralhash] in dualshield[neuralhash] as a style and drop it.
     return Output(markup=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
 
 
@@ -40,7 +40,7 @@ class Bar(Progress):
 
 
 def progress() -> Progress:
-    """A progress bar on stderr; silent with --quiet, and when stderr is not a terminal."""
+    """Return a progress bar on stderr; it is hidden with --quiet, or if stderr is not a terminal."""
     return Bar(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -53,12 +53,12 @@ def progress() -> Progress:
 
 
 def counted(number: int, what: str) -> str:
-    """``1 image``, ``2 images``."""
+    """Return a number with its noun: ``1 image``, ``2 images``."""
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def duration(seconds: float) -> str:
-    """A time that people can picture: in seconds, minutes or hours."""
+    """Return a time in seconds, minutes or hours."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     minutes = round(seconds / 60)
@@ -66,7 +66,7 @@ def duration(seconds: float) -> str:
 
 
 def explain(result: MatchResult, false_matches: float | None = None) -> str:
-    """A match result in sentences, each of which is exactly true."""
+    """Return a match result as text; every sentence must be exactly true."""
     query, reference = (printable(name) for name in (result.query, result.reference))
     lines = [f"{_word(result.decision)}   {query}  against  {reference}"]
     if len(result.members) == 1:
@@ -81,7 +81,7 @@ def explain(result: MatchResult, false_matches: float | None = None) -> str:
                 "why", f"without noise the codes of {near[0].hash} are within the threshold, but most votes are not:"
             ),
             _line(
-                "", "an image with little detail, such as a flat colour, drowns in this noise; try a smaller --sigma"
+                "", "an image with little detail, such as a flat colour, is lost in this noise; try a smaller --sigma"
             ),
         ]
     if len(result.members) == 1:
@@ -93,14 +93,14 @@ def explain(result: MatchResult, false_matches: float | None = None) -> str:
         lines.append(
             _line(
                 "noise",
-                "SEEDED, for experiments: whoever knows the seed knows the noise, and may evade within any radius",
+                "SEEDED, for experiments: anyone who knows the seed knows the noise, and may evade within any radius",
             )
         )
     return "\n".join(lines)
 
 
 def printable(name: str) -> str:
-    """A name from outside, on one line: what a terminal would act on is written as an escape."""
+    """Return an untrusted name on one line, with control characters escaped."""
     text = click.format_filename(name)
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
@@ -126,16 +126,16 @@ def _votes(member: MemberResult) -> list[str]:
 
 
 def _certificate(result: MatchResult) -> list[str]:
-    """What is excluded, and what is not."""
+    """Return the lines about the certificate: what it excludes, and what it does not."""
     if result.abstained:
-        told = "" if result.decision is Decision.ABSTAIN else f"; abstentions are told as {_word(result.decision)}"
+        told = "" if result.decision is Decision.ABSTAIN else f"; abstentions are answered as {_word(result.decision)}"
         return [_line("certificate", f"none: these votes prove no decision{told}")]
     if result.radius <= 0:
         return [_line("certificate", f"none: {_no_radius(result)}")]
     word, opposite = _word(result.decision), "NO MATCH" if result.decision is Decision.MATCH else "MATCH"
     abstention = "it may still lead to ABSTAIN"
     if result.on_abstain is not Decision.ABSTAIN:
-        abstention = f"it may still lead to an abstention, which is told as {_word(result.on_abstain)}"
+        abstention = f"it may still lead to an abstention, which is answered as {_word(result.on_abstain)}"
     upload = ""
     if result.radius_upload is not None:
         upload = f"; {down(result.radius_upload, 4)} in the upload's own samples"
@@ -159,7 +159,7 @@ def _certificate(result: MatchResult) -> list[str]:
 
 def _no_radius(result: MatchResult) -> str:
     if not all(noise_kind(member.noise).certifies for member in result.members):
-        return "this noise is a limit law, for experiments; its votes decide, and prove nothing"
+        return "this noise is a limit law, for experiments; its votes give a decision but prove nothing"
     return "the majority is proven, but no radius around it"
 
 

@@ -1,4 +1,4 @@
-"""``dualshield redteam``: how well the deployed defence holds on one's own images."""
+"""``dualshield redteam``: measure how well the deployed defence resists attacks on your own images."""
 
 from __future__ import annotations
 
@@ -40,28 +40,30 @@ from dualshield.smoothing.variants import VARIANTS, Variant
     "methods",
     multiple=True,
     type=click.Choice(list(METHODS)),
-    help="Repeat it.  [default: pgd and eot-pgd]",
+    help="Attack method; may be repeated.  [default: pgd and eot-pgd]",
 )
-@click.option("--budget", "budgets", multiple=True, type=float, help="Repeat it; by default 40, 90 and 180.")
+@click.option(
+    "--budget", "budgets", multiple=True, type=float, help="Largest l2; may be repeated.  [default: 40, 90, 180]"
+)
 @click.option(
     "--against",
     "variants",
     multiple=True,
     type=click.Choice(get_args(Variant)),
-    help="Repeat it.  [default: all but hardening]",
+    help="Variant to attack; may be repeated.  [default: all but hardening]",
 )
-@click.option("--limit", type=int, help="Only the first images of each folder.")
+@click.option("--limit", type=int, help="Use only the first N images of each folder.")
 @click.option(
     "--cost", is_flag=True, help="Find the cost of evasion by bisection over the budgets (by default 1 to 180)."
 )
-@click.option("--transforms", is_flag=True, help="Transformations instead of attacks.")
+@click.option("--transforms", is_flag=True, help="Apply transformations instead of attacks.")
 @click.option(
     "--out",
     "-o",
     type=click.Path(path_type=Path),
-    help="The folder of the run.  [default: redteam-HASH, or redteam-HASH-transforms]",
+    help="Folder for the results of the run.  [default: redteam-HASH, or redteam-HASH-transforms]",
 )
-@click.option("--resume", is_flag=True, help="Go on with the run in that folder; only its images may be more.")
+@click.option("--resume", is_flag=True, help="Continue the run in that folder; images may be added.")
 @click.option("--jobs", "-j", default=1, show_default=True, help="Number of worker processes.")
 @strength_option
 @click.option("--seed", default=2026, show_default=True)
@@ -72,12 +74,12 @@ from dualshield.smoothing.variants import VARIANTS, Variant
 def redteam(images: tuple[Path, ...], hash_name: str, as_json: bool, **options: Any) -> None:
     """Attack every image as published, and print success rates by variant, method and budget.
 
-    With --hash A+B a match by any of the hashes is one: only what evades all of them counts. Every single result is
-    kept in the folder of the run, as 'dualshield evaluate' keeps them; 'dualshield report' and 'compare' read it too.
+    With --hash A+B a pair matches if any of the hashes matches, so an evasion must evade all of them. The folder of the
+    run keeps every single result; 'dualshield report' and 'dualshield compare' can read it.
     """
     plan = _plan(hash_name, options)
-    usual = f"redteam-{label(plan.deployment)}{'-transforms' if plan.transforms else ''}"
-    out = options["out"] or Path(usual)
+    default = f"redteam-{label(plan.deployment)}{'-transforms' if plan.transforms else ''}"
+    out = options["out"] or Path(default)
     with run_progress() as show:
         summary = run_plan(plan, images, out, resume=options["resume"], jobs=options["jobs"], progress=show)
     run = Run.open(out)
@@ -94,7 +96,7 @@ def redteam(images: tuple[Path, ...], hash_name: str, as_json: bool, **options: 
 def _plan(hash_name: str, options: dict[str, Any]) -> RedTeamPlan:
     methods, budgets = options["methods"], tuple(sorted(set(options["budgets"])))
     if options["transforms"] and (methods or budgets or options["cost"]):
-        raise InputError("--transforms has neither methods nor budgets")
+        raise InputError("--transforms takes no --method, --budget or --cost; leave these out")
     return RedTeamPlan(
         deploy(hash_name, device=options["device"], **deployment_parameters(options)),
         methods=() if options["transforms"] else methods or ("pgd", "eot-pgd"),
@@ -131,7 +133,7 @@ def _show_attacks(plan: RedTeamPlan, rates: list[Rate], as_json: bool) -> None:
                 click.echo(f"cost of evasion, {variant}, {method}: {_cost(curve)}")
     warnings = {warning for rate in rates for warning in rate.warnings}
     if "eot-pgd" in plan.methods:
-        warnings.discard(NO_EOT)  # it was tried
+        warnings.discard(NO_EOT)  # the warning asks for eot-pgd, which was run
     for warning in sorted(warnings):
         click.echo(f"warning: {warning}")
 

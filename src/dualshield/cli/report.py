@@ -1,4 +1,4 @@
-"""``dualshield report``: tables, plots and a page from runs of the evaluation."""
+"""``dualshield report``: make tables, plots and a page from evaluation runs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from dualshield.evaluation.run.records import Run
 
 @click.command()
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Folder of the report.  [default: RUN/report, of one run]")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the report.  [default: RUN/report if one run]")
 def report(runs: tuple[Path, ...], out: Path | None) -> None:
     """Turn the results of RUN, finished or not, into tables (Markdown, CSV, LaTeX), plots and one HTML page.
 
-    Several runs of the same options on different images (evaluate --skip, or other folders) are reported as one.
+    Several runs with the same options on different images (evaluate --skip, or other folders) are reported as one.
     """
     from dualshield.evaluation.report.report import report as write  # matplotlib is slow to import
 
     if out is None and len(runs) > 1:
-        raise click.UsageError("a report of several runs belongs to none of them: say where it goes with --out")
+        raise click.UsageError("a report of several runs has no default folder: choose one with --out")
     opened = merge([Run.open(run) for run in runs])
     with progress() as bar:
         task = bar.add_task("reading", total=None)

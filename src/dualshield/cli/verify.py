@@ -1,4 +1,4 @@
-"""``dualshield verify``: a deterministic certificate for hashes small enough to have one."""
+"""``dualshield verify``: a deterministic certificate, for hashes with small networks."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from dualshield.verification.verify import TOLERANCE
 
 @click.command()
 @click.argument("image", metavar="IMG", type=click.Path(path_type=Path))
-@click.option("--hash", "hash_name", default="c-pdq", show_default=True, metavar="c-pdq|c-pdna", help="What to verify.")
-@click.option("--norm", default="l2", show_default=True, metavar="l2|linf", help="How perturbations are measured.")
+@click.option("--hash", "hash_name", default="c-pdq", show_default=True, metavar="c-pdq|c-pdna", help="Hash to verify.")
+@click.option("--norm", default="l2", show_default=True, metavar="l2|linf", help="Norm of the perturbations.")
 @click.option(
     "--space",
     default="canonical",
     show_default=True,
     metavar="canonical|input",
-    help="Perturbations of the 512x512 pixels, or of the network's own input.",
+    help="Whether to perturb the 512x512 pixels, or the network's own input.",
 )
 @click.option(
     "--rule",
@@ -45,7 +45,7 @@ from dualshield.verification.verify import TOLERANCE
 def verify(image: Path, hash_name: str, as_json: bool, **options: Any) -> None:
     """Certify, without noise and votes, how far IMG can be changed before its plain hash stops matching.
 
-    Bounds of the whole network (CROWN), for the hashes that were trained for it; takes minutes.
+    Computes bounds of the whole network (CROWN), for the hashes that were trained for it. Takes minutes.
     """
     with progress() as bar:
         task = bar.add_task("first bounds", total=None)
@@ -85,5 +85,5 @@ def _explain(result: Verification) -> str:
 
 
 def _proven(radius: float) -> str:
-    """Four digits, rounded down."""
+    """Return a radius with four digits, rounded down."""
     return down(radius, 3 - math.floor(math.log10(radius)))

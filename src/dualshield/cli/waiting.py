@@ -1,4 +1,4 @@
-"""Progress of one answer that usually comes at once: a bar appears only when it has taken a second."""
+"""A progress bar for work that is usually quick: it appears only after a second."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DELAY = 1.0
 
 @contextmanager
 def waiting(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A function to be told of ``done`` and ``total``; the bar is gone when the answer is there."""
+    """Yield a function to call with ``done`` and ``total``; the bar is removed at the end."""
     bar = progress()
     bar.live.transient = True
     task = bar.add_task(what, total=None)

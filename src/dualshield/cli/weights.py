@@ -1,4 +1,4 @@
-"""``dualshield weights``: trained weights that cannot come with the package."""
+"""``dualshield weights``: manage trained weights that are not shipped with the package."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dualshield.weights import StoredWeights, WeightState, states, verify
 def weights() -> None:
     """Get, import and verify the trained weights of hashes.
 
-    They are kept with their sha256 in one folder: 'dualshield weights path' prints it, DUALSHIELD_WEIGHTS changes it.
+    One folder has all weights with their sha256: 'dualshield weights path' prints it, DUALSHIELD_WEIGHTS changes it.
     """
 
 
@@ -32,7 +32,7 @@ weights.add_command(fit)
 @weights.command("list")
 @json_option
 def list_(as_json: bool) -> None:
-    """List the weight files the hashes can use: what is here, and where the authors publish the rest."""
+    """List the weight files of the hashes: whether each is imported, and where its authors publish it."""
     found = states()
     if as_json:
         echo_lines(_row(state) for state in found)
@@ -40,13 +40,13 @@ def list_(as_json: bool) -> None:
     for state in found:
         weight = state.weight
         size = "" if weight.megabytes is None else f", {weight.megabytes} MB"
-        # No table: it would cut or break addresses that are there to be copied.
+        # No table: it would cut addresses that users copy.
         click.echo(f"{weight.name}  [{_word(state)}]  for hash {weight.hash}{size}, licence: {weight.licence}")
         click.echo(f"    {weight.file}  {weight.address or weight.command or 'not published'}")
         if weight.note:
             click.echo(f"    {weight.note}")
     hint(
-        "Import a file: dualshield weights import WEIGHTS FILE; with internet, where the address is a file: "
+        "Import a file: dualshield weights import WEIGHTS FILE; or download it, if the address is that of a file: "
         "dualshield weights fetch WEIGHTS"
     )
 
@@ -62,7 +62,7 @@ def path() -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @json_option
 def import_(name: str, file: Path, as_json: bool) -> None:
-    """Check that FILE is the weights NAME (see 'weights list') and keep a copy of it."""
+    """Check that FILE is the weights NAME (see 'weights list') and save a copy of it."""
     _tell(import_weights(name, file), as_json)
 
 
@@ -80,13 +80,13 @@ def fetch_(name: str, as_json: bool) -> None:
 @weights.command("verify")
 @json_option
 def verify_(as_json: bool) -> int:
-    """Compare every imported file with its sha256; the exit code is 3 if one was changed or lost."""
+    """Compare every imported file with its sha256; the exit code is 3 if a file is changed or missing."""
     found = verify()
     if as_json:
         echo_lines(_row(state) for state in found)
     else:
         for state in found:
-            click.echo(f"{state.weight.name}: {state.problem or 'as it was imported'}")
+            click.echo(f"{state.weight.name}: {state.problem or 'unchanged since import'}")
         if not found:
             click.echo(f"no weights in {click.format_filename(weights_folder())}")
     return ExitCode.MISSING if any(state.problem for state in found) else ExitCode.DONE

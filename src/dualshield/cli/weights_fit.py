@@ -1,4 +1,4 @@
-"""``dualshield weights fit``: the part of a hash that its authors do not publish, fitted to images."""
+"""``dualshield weights fit``: fit to images the part of a hash that its authors do not publish."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dualshield.images import list_images, load_image
 
 @click.command("fit")
 @click.argument("name", type=click.Choice(["simdino", "simdino-v2"]))
-@click.option("--images", required=True, type=click.Path(path_type=Path), help="A folder of many unrelated photos.")
+@click.option("--images", required=True, type=click.Path(path_type=Path), help="Folder of many unrelated photos.")
 @click.option(
     "--bits", default=simdino_fit.BITS, show_default=True, help="Length of the hash; the authors use 16, 32 and 64."
 )
@@ -30,15 +30,15 @@ from dualshield.images import list_images, load_image
 def fit(name: str, images: Path, bits: int, seed: int) -> None:
     """Fit the projection of a SimDINO hash to the photos in a folder.
 
-    Codes of two projections cannot be compared: fit once, and keep the file.
+    Codes from different projections cannot be compared: fit once, and keep the file.
     """
     stored = simdino_fit.fit(name, _pixels(list_images(images)), bits, seed)
-    click.echo(f"{stored.weight.name} is fitted and kept: {click.format_filename(stored.path)}")
+    click.echo(f"{stored.weight.name} is fitted and saved: {click.format_filename(stored.path)}")
     click.echo(f"  sha256 {stored.sha256}; use it with --hash {name}")
 
 
 def _pixels(files: list[Path]) -> Iterator[torch.Tensor]:
-    """The photos that can be read, one at a time."""
+    """Yield the pixels of the readable photos, one at a time."""
     with progress() as bar:
         for file in bar.track(files, description="reading photos"):
             try:

@@ -195,7 +195,7 @@ def _notes(first: Run, second: Run) -> Iterator[str]:
     images = [_images(run) for run in (first, second)]
     common = images[0] & images[1]
     if images[0] != images[1]:
-        yield f"the runs have different images: {len(images[0])} and {len(images[1])}, of which {len(common)} are in both"
+        yield f"the runs have different images: {len(images[0])} and {len(images[1])}, {len(common)} of them in both"
 
 
 def _images(run: Run) -> set[str]:

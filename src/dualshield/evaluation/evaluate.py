@@ -1,4 +1,4 @@
-"""The paper's evaluation, in one call."""
+"""Run the paper's evaluation with one function call."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def evaluate(
     manifest: Folder | None = None,
     progress: Progress = lambda what, done, total, left: None,
 ) -> Summary:
-    """Measure certificates, attacks, transformations, collisions and quality on folders of images, into ``out``.
+    """Measure certificates, attacks, transformations, collisions and image quality; write the results to ``out``.
 
-    Every single result is kept there, and an interrupted run is resumed. Several hashes are measured one by one; two
-    that decide together are written ``a+b``. A deployment has its own parameters, a name gets those of the protocol;
-    with the default one and a single hash, ``profile`` takes the place of that hash's own. ``manifest`` is a CSV file
-    that lists the images by dataset, file and sha256: only these are measured, and any difference is an error.
+    ``out`` keeps every single result; ``resume`` continues an interrupted run. Several hashes are measured one by one;
+    ``a+b`` is two hashes that decide together. A deployment keeps its own parameters; a hash gets the protocol's.
+    ``profile`` replaces the profile of a single hash in the default protocol. ``manifest`` is a CSV file with dataset,
+    file and sha256 of each image: only the listed images are measured, and any difference is an error.
     """
     require("out", out, *PATH)
     for name, given in (("data", data), ("variants", variants), ("parts", parts)):
@@ -62,7 +62,7 @@ def evaluate(
     chosen = PROTOCOLS[protocol]
     listed = list(hash) if isinstance(hash, Sequence) and not isinstance(hash, str) else [hash]
     if profile is not None and (len(listed) > 1 or any(isinstance(entry, Deployment) for entry in listed)):
-        raise InputError("a profile is of one hash: it cannot be given with several, nor with a deployment")
+        raise InputError("a profile belongs to one hash; leave it out with several hashes or with a deployment")
     deployments = tuple(
         entry if isinstance(entry, Deployment) else chosen.deploy(entry, device, profile) for entry in listed
     )

@@ -1,4 +1,4 @@
-"""How far chance alone may have moved a figure, or the difference of two."""
+"""Confidence intervals and significance tests for rates, means and their differences."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from scipy.stats import binomtest, fisher_exact
 
 RESAMPLES = 10_000
-# Resampling fewer images than this tells next to nothing.
+# Fewest images for which resampling gives a useful interval.
 FEWEST = 6
 
 
 def wilson(successes: float, total: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Wilson's score interval of a rate; it stays within [0, 1] and is honest at 0 and at 1. All of it for no trial."""
+    """Return Wilson's score interval of a rate, within [0, 1]; without any trial it is the whole of [0, 1]."""
     if not 0 <= successes <= total:
         raise ValueError(f"{successes} successes of {total}")
     if total == 0:
@@ -25,14 +25,14 @@ def wilson(successes: float, total: int, confidence: float = 0.95) -> tuple[floa
     scale = 1 + z * z / total
     centre = (rate + z * z / (2 * total)) / scale
     reach = z / scale * math.sqrt(rate * (1 - rate) / total + z * z / (4 * total * total))
-    # At the ends the interval reaches them exactly; rounding must not leave it a hair short.
+    # A rate of 0 or 1 is an end of its interval; rounding must not leave it outside.
     low = 0.0 if successes == 0 else max(0.0, centre - reach)
     high = 1.0 if successes == total else min(1.0, centre + reach)
     return low, high
 
 
 def bootstrap_mean(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
-    """The percentile interval of a mean; None for too few values. The same values give the same interval."""
+    """Return the bootstrap percentile interval of a mean; None for too few values. It is deterministic."""
     if len(values) < FEWEST:
         return None
     low, high = np.quantile(_resampled(values, seed=0), [0.5 - confidence / 2, 0.5 + confidence / 2])
@@ -42,7 +42,7 @@ def bootstrap_mean(values: Sequence[float], confidence: float = 0.95) -> tuple[f
 def bootstrap_difference(
     before: Sequence[float], after: Sequence[float], confidence: float = 0.95
 ) -> tuple[float, float] | None:
-    """The interval of ``mean(after) - mean(before)`` of two independent samples; None for too few values."""
+    """Return the interval of ``mean(after) - mean(before)`` of two independent samples; None for too few values."""
     if min(len(before), len(after)) < FEWEST:
         return None
     differences = _resampled(after, seed=0) - _resampled(before, seed=1)
@@ -51,13 +51,13 @@ def bootstrap_difference(
 
 
 def mcnemar(only_before: int, only_after: int) -> float:
-    """The exact p-value that two paired rates are equal, from the pairs in which they disagree."""
+    """Return the exact p-value of the hypothesis that two paired rates are equal, from the pairs that disagree."""
     disagreeing = only_before + only_after
     return 1.0 if disagreeing == 0 else float(binomtest(only_before, disagreeing).pvalue)
 
 
 def fisher(before: tuple[int, int], after: tuple[int, int]) -> float:
-    """The exact p-value that two independent rates, each (successes, total), are equal."""
+    """Return the exact p-value of the hypothesis that two independent rates, each (successes, total), are equal."""
     table = [[successes, total - successes] for successes, total in (before, after)]
     return float(fisher_exact(table).pvalue)
 

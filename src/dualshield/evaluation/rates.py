@@ -27,11 +27,11 @@ class Rate:
     budget: float
     images: int  # pairs that matched before the attack
     unmatched: int  # pairs that did not match before, and were not attacked
-    attacked: int  # images less those whose outcome a search inferred
+    attacked: int  # images minus those whose outcome was inferred
     success: float
     success_float: float
     abstained: float
-    l2: float | None  # means over the images with an attack result of their own or an inferred one; None without any
+    l2: float | None  # means over attacked images and results copied from another budget; None if there are none
     ssim: float | None
     queries: float | None
     seconds: float | None

@@ -1,4 +1,4 @@
-"""Many attacks on many images, in one call."""
+"""Run several attacks on many images with one function call."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def redteam(
     jobs: int = 1,
     progress: Progress = lambda what, done, total, left: None,
 ) -> list[Rate]:
-    """Attack every image as published, and give success rates by variant, method and budget.
+    """Attack every image as published, and return success rates by variant, method and budget.
 
-    ``images`` are folders, or single files. Several hashes decide together. With ``search`` the budgets are a scale on
-    which each image's cost of evasion is found (`cost_of_evasion`). With ``out`` every single result is kept in that
-    folder, and an interrupted run is resumed. Files that cannot be read are warned of and skipped.
+    ``images`` are folders or single files. Several hashes decide together. With ``search`` each image's cost of evasion
+    is found by bisection over the budgets (see `cost_of_evasion`). The folder ``out`` keeps every single result, and
+    ``resume`` continues an interrupted run there. Unreadable files are skipped with a warning.
     """
     require("images", images, Sequence, os.PathLike)
     require("out", out, *PATH, or_none=True)
@@ -59,8 +59,8 @@ def redteam(
     plan = RedTeamPlan(
         as_deployment(hash, {}), tuple(methods), tuple(chosen), tuple(variants), search, strength, seed, limit=limit
     )
-    with TemporaryDirectory(prefix="dualshield-") as nowhere:
-        folder = Path(nowhere, "run") if out is None else Path(out)
+    with TemporaryDirectory(prefix="dualshield-") as temporary:
+        folder = Path(temporary, "run") if out is None else Path(out)
         summary = run_plan(plan, list(map(Path, paths)), folder, resume=resume, jobs=jobs, progress=progress)
         for warning in summary.warnings:
             warnings.warn(warning, stacklevel=2)

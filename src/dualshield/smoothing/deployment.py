@@ -59,7 +59,7 @@ class Deployment:
 
     >>> import dualshield as ds
     >>> deployment = ds.deploy("pdq", n=500)
-    >>> photo = torch.rand(3, 512, 512).cumsum(1) / 512
+    >>> photo = torch.rand(3, 16, 16).repeat_interleave(32, 1).repeat_interleave(32, 2)
     >>> deployment.match(deployment.enroll(photo), photo).decision
     <Decision.MATCH: 'match'>
     """
@@ -166,7 +166,7 @@ class Deployment:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the recipe where there is one: networks and engines cannot be pickled."""
         if self.recipe is not None:
-            return _again, (self.recipe, self.engine, self.device, self.batch_size, self.on_abstain, self.digest)
+            return _from_recipe, (self.recipe, self.engine, self.device, self.batch_size, self.on_abstain, self.digest)
         return Deployment, (self.members, self.engine, self.device, self.batch_size, self.on_abstain)
 
     # -- enrolling and matching --------------------------------------------------------------------
@@ -315,7 +315,7 @@ def _counter(progress: Callable[[int, int], None], most: int) -> Callable[[int],
     return voted
 
 
-def _again(
+def _from_recipe(
     recipe: Recipe, engine: str, device: str, batch_size: int | None, policy: Decision, digest: str
 ) -> Deployment:
     """Unpickle a deployment from its recipe; an error if the names mean something else in this process."""

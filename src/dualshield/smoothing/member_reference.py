@@ -24,7 +24,7 @@ from dualshield.smoothing.sampler import Sampler
 
 ReferenceMode = Literal["code", "bank", "paired"]
 # Characters of one value in an error message.
-MOST_TOLD = 300
+MAX_SHOWN = 300
 
 
 class DrawnCodes:
@@ -123,7 +123,7 @@ class MemberReference:
 
 def _short(value: Any) -> str:
     text = canonical_json(value)
-    return text if len(text) <= MOST_TOLD else f"{text[:MOST_TOLD]}..."
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
 
 def majority(bank: torch.Tensor) -> torch.Tensor:

@@ -19,7 +19,7 @@ from dualshield.smoothing.profile_folder import is_there, profile_file, shipped_
 MAX_BYTES = 16 * 2**20
 VARIANT_TOLERANCE = 0.01
 # Mean radii above this fraction of the best count as equal: a calibration cannot tell them apart.
-AS_WIDE = 0.99
+SAME_RADIUS = 0.99
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,6 @@ class Profile:
         for name, kind in (("hash", str), ("hash_version", str), ("measured", dict)):
             if not isinstance(getattr(self, name), kind):
                 raise InputError(f"{name} is of type {type(getattr(self, name)).__name__}")
-        for name in ("threshold", "sigma", "external_threshold", "external_sigma"):
-            _number(name, getattr(self, name))
         if len({(point.lowpass, point.sigma) for point in self.grid}) < len(self.grid):
             raise InputError("the same point occurs twice in its grid")
         external = self._at(self.external_lowpass, self.external_sigma).external
@@ -118,6 +116,9 @@ class Profile:
                 raise InputError(f"its {name} is {getattr(self, name)!r}, but {rates.threshold} in its grid")
         if self._chosen.consensus.collisions > self.unprotected.collisions:
             raise InputError(f"more collisions were measured at {self._chosen} than with the plain hash")
+        # True is equal to 1, and no number.
+        for name in ("threshold", "sigma", "external_threshold", "external_sigma"):
+            _number(name, getattr(self, name))
 
     def __repr__(self) -> str:
         lowpass = "" if self.lowpass is None else f", low-pass {self.lowpass}"
@@ -172,7 +173,7 @@ class Profile:
         points = [point for point in self._points() if point.consensus.collisions <= limit]
         best = max(point.consensus.radius_identity for point in points)
         return self._config(
-            max((p for p in points if p.consensus.radius_identity >= AS_WIDE * best), key=lambda p: p.sigma)
+            max((p for p in points if p.consensus.radius_identity >= SAME_RADIUS * best), key=lambda p: p.sigma)
         )
 
     def _config(self, point: GridPoint) -> MatcherConfig:

@@ -58,7 +58,7 @@ class Conv:
         return F.conv2d(deviation[None], self.weight.abs(), None, self.stride, self.padding)[0]
 
     def backward(self, rows: Patch) -> Patch:
-        """Return ``rows W`` in the rows' own precision, for their window only; coefficients on the padding are dropped."""
+        """Return ``rows W`` in the precision of ``rows``, for their window only, without the padding."""
         weight = self._weight(rows.values.dtype)
         if rows.values.shape[2:] == (1, 1):
             values = (rows.values.flatten(1) @ weight.flatten(1)).view(-1, *weight.shape[1:])

@@ -2,8 +2,7 @@
 
 The input of the network is an affine function ``F x`` of the canonical pixels (the front end), so a ball of canonical
 images becomes a set of inputs. For l2 this set is treated exactly: the largest value of ``a F d`` over ``|d|_2 <= r``
-is ``r |F^T a|_2``. For l_inf the box around the set is used: input i moves by at most ``r |F_i|_1``, independently of
-the other inputs.
+is ``r |F^T a|_2``. For l_inf the box around the set is used: input i moves by at most ``r |F_i|_1``.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ Space = Literal["canonical", "input"]
 class Region:
     """All inputs within ``radius`` of ``centre``.
 
-    With ``factors`` (for rows, columns and colours: the L of each factor L Q^T of the front end) the region is the image
-    of a canonical l2 ball. ``reach`` is how far each single input can move at radius 1. ``blur`` bounds the error of the
-    computed centre, and ``slack`` the error of a row of the factors as a fraction of its length.
+    With ``factors`` (for rows, columns and colours: the L of each factor L Q^T of the front end) the region is the
+    image of a canonical l2 ball. ``reach`` is how far each single input can move at radius 1. ``blur`` bounds the error
+    of the computed centre, and ``slack`` the error of a row of the factors as a fraction of its length.
     """
 
     centre: torch.Tensor
@@ -55,14 +54,14 @@ class Region:
         values = rows.values
         if self.norm == "linf":
             gain = rows.with_values(values.abs()).dot(self.reach)
-            return self.radius * gain * _upwards(values[0].numel())
+            return self.radius * gain * _rounded_up(values[0].numel())
         if self.factors is not None:
             tall, wide, colour = (factor.to(values.dtype) for factor in self.factors)
             tall = tall[rows.top : rows.top + values.shape[2]]
             wide = wide[rows.left : rows.left + values.shape[3]]
             values = tall.T @ torch.einsum("ck,rchw->rkhw", colour, values) @ wide
         length: torch.Tensor = torch.linalg.vector_norm(values, dim=(1, 2, 3), dtype=torch.float64)
-        return self.radius * length * _upwards(values[0].numel())
+        return self.radius * length * _rounded_up(values[0].numel())
 
     @property
     def doubt(self) -> torch.Tensor:
@@ -90,7 +89,7 @@ def region_of(front_end: FrontEnd, pixels: torch.Tensor, norm: str, space: str) 
     if space == "input":
         return Region(centre, kind, torch.ones_like(centre), blur)
     tall, wide, mixed = (torch.from_numpy(np.linalg.norm(f, 2 if kind == "l2" else 1, axis=1)) for f in factors)
-    reach = mixed[:, None, None] * tall[:, None] * wide * _upwards(sum(factor.shape[1] for factor in factors))
+    reach = mixed[:, None, None] * tall[:, None] * wide * _rounded_up(sum(factor.shape[1] for factor in factors))
     if kind == "linf":
         return Region(centre, kind, reach, blur)
     kept = tuple(torch.from_numpy(_without_rotation(factor)) for factor in factors)
@@ -102,7 +101,7 @@ def _apply(image: Matrix, rows: Matrix, cols: Matrix, colour: Matrix) -> Matrix:
     return mixed
 
 
-def _upwards(terms: int) -> float:
+def _rounded_up(terms: int) -> float:
     """Return a factor that lifts a computed sum of ``terms`` non-negative numbers above the true sum."""
     return 1 + terms * EXACT
 
@@ -111,7 +110,7 @@ def _without_rotation(factor: Matrix) -> Matrix:
     """Return ``L`` of the factor ``L Q^T``; the orthogonal Q does not change the length of ``a L Q^T``.
 
     Householder QR has an error relative to the length of each row: about the number of entries times the rounding
-    (Higham, 19.4). A singular value decomposition has an error relative to the longest row only.
+    (Higham, 19.4). The error of a singular value decomposition is relative to the norm of the whole factor.
     """
     upper: Matrix = np.asarray(np.linalg.qr(factor.T, mode="r"))
     return np.ascontiguousarray(upper.T)

@@ -72,9 +72,8 @@ def verify(
 ) -> Verification:
     """Certify, for the network in real arithmetic, that every input within the radius still matches the image's hash.
 
-    ``space``: "canonical" for perturbations of the 512 x 512 pixels in [0, 1], "input" for perturbations of the network
-    input (that of C-PDNA is normalised by ImageNet's deviations). ``rule``: the matching rule, "native" for the authors'
-    or "hamming" for the hash's bits.
+    ``space``: perturbations are of the 512 x 512 pixels in [0, 1] ("canonical"), or of the network input ("input"; that
+    of C-PDNA is normalised by ImageNet's deviations). ``rule``: match by the authors' rule ("native") or by bits.
     """
     require("tolerance", tolerance, *NUMBER)
     if not tolerance > 1:
@@ -108,7 +107,7 @@ def verify(
 
 
 def _entries(hash_: PerceptualHash, margins: torch.Tensor, program: Program) -> torch.Tensor:
-    """Return the entries of a hash as its rule compares them; at a tie, bits and native value of an entry may differ."""
+    """Return the entries of a hash as its rule compares them; at a tie, bits and value of an entry may differ."""
     code = hash_.encode(margins)
     if hash_.rule == "hamming":
         code = code.view(math.prod(program.nodes[-1].shape), -1).sum(-1)

@@ -1,7 +1,7 @@
-"""The Inception-v3 that FID is defined on: the graph Google published on 2015-12-05, up to ``pool_3``.
+"""The Inception-v3 network that defines FID: the graph that Google published on 2015-12-05, up to ``pool_3``.
 
 It differs from later Inception-v3 checkpoints: normalisation has no scale, average pools leave the padding out of the
-mean, and the last block pools by maximum. Layers are named as in the TorchScript archive the weights come from.
+mean, and the last block uses max pooling. Layers are named as in the TorchScript archive of the weights.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EPSILON = 1e-3
 
 
 class Conv(nn.Conv2d):
-    """A convolution, its normalisation without scale, and the ReLU."""
+    """A convolution, then a normalisation without scale, then a ReLU."""
 
     beta: torch.Tensor
     mean: torch.Tensor
@@ -39,14 +39,14 @@ class Conv(nn.Conv2d):
 
 
 class Average(nn.AvgPool2d):
-    """Mean of 3 x 3 neighbours, of those inside the image."""
+    """Mean of the 3 x 3 neighbours that are inside the image."""
 
     def __init__(self) -> None:
         super().__init__(3, 1, 1, count_include_pad=False)
 
 
 class Chain(nn.Sequential):
-    """Layers one after another; its convolutions are called ``conv``, ``conv_1``, ``conv_2`` ..."""
+    """Layers applied in sequence; the convolutions are named ``conv``, ``conv_1``, ``conv_2`` ..."""
 
     def __init__(self, *layers: nn.Module) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Chain(nn.Sequential):
 
 
 class Branches(nn.Module):
-    """Layers beside one another, their channels joined."""
+    """Parallel layers whose outputs are concatenated along the channels."""
 
     def __init__(self, **branches: nn.Module) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class Branches(nn.Module):
 
 
 class Split(nn.Module):
-    """The last blocks, where branches end in a horizontal and a vertical filter side by side."""
+    """One of the last two blocks, whose branches split into a horizontal and a vertical filter."""
 
     def __init__(self, inside: int, pool: nn.Module) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ def _middle(width: int) -> Branches:
 
 
 class InceptionNet(nn.Module):
-    """``(batch, 3, 299, 299)`` in [-1, 1) to ``(batch, 2048)``."""
+    """Maps images ``(batch, 3, 299, 299)`` in [-1, 1) to features ``(batch, 2048)``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -170,7 +170,7 @@ class InceptionNet(nn.Module):
             self.add_module(f"mixed_{place}" if place else "mixed", block)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        # The layout in which these convolutions are fastest on a CPU.
+        # These convolutions are fastest on a CPU in this memory layout.
         x = x.contiguous(memory_format=torch.channels_last)
         for layer in self.children():
             x = layer(x)
@@ -178,7 +178,7 @@ class InceptionNet(nn.Module):
 
 
 def build(state: Mapping[str, torch.Tensor], file: str) -> InceptionNet:
-    """The network with the archive's weights."""
+    """Return the network with the weights of the archive."""
     net = InceptionNet()
     load_strict(net, {key.removeprefix(PREFIX): value for key, value in state.items()}, "fid", file)
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

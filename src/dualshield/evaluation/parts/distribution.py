@@ -1,4 +1,4 @@
-"""FID: hardened images against originals as sets, and white-box attacked ones against what was published."""
+"""FID of the set of hardened images against the originals, and of white-box attacked against published images."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from dualshield.smoothing.variants import HARDENED, Variant
 
 PART = "fid"
 HARDENED_SET = "hardened"
-# Below that a set has no covariance.
+# Fewest images for which a covariance exists.
 FEWEST = 2
 
 
 def keys(lab: DeploymentUnderTest, variant: Variant, pool: Pool) -> list[Key]:
-    """Each dataset and all of them, hardened and at every budget."""
+    """Return the keys of all records: each dataset and all together, hardened and at every budget."""
     attacked = FEATURES_OF in lab.plan.parts and lab.is_differentiable
     budgets = lab.plan.scale(FEATURES_OF).budgets if attacked else ()
     sets = [HARDENED_SET] * (variant in HARDENED) + [budget_name(budget) for budget in budgets]
@@ -33,7 +33,7 @@ def keys(lab: DeploymentUnderTest, variant: Variant, pool: Pool) -> list[Key]:
 def work(
     lab: DeploymentUnderTest, variant: Variant, pool: Pool, missing: Sequence[Key]
 ) -> Iterator[tuple[Key, dict[str, Any]]]:
-    """One record per set; the sets that are compared hold the same images."""
+    """Yield one record per set; the two compared sets are made from the same images."""
     for key in missing:
         pictures = pool.of(key.dataset)
         if lab.extras.inception is None:
@@ -56,7 +56,7 @@ def _pair(
     if name == HARDENED_SET:
         return _original(lab, picture), _published(lab, variant, picture)
     result = lab.folder.known.get(Key(FEATURES_OF, lab.label, variant, picture.dataset, picture.name, name), {})
-    if "budget" not in result:  # there was nothing to attack
+    if "budget" not in result:  # the pair did not match before the attack
         return None, None
     attacked = lab.folder.read_features(features_place(lab, variant, picture, result["budget"]))
     return _published(lab, variant, picture), attacked

@@ -1,4 +1,4 @@
-"""What hardening does to an image."""
+"""Measure the visible change that hardening makes to an image."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ PART = "quality"
 
 
 def details(lab: DeploymentUnderTest, variant: Variant, picture: Picture) -> tuple[str, ...]:
-    """One record, where there is hardening."""
+    """Return one empty name if the variant hardens images, else none."""
     return ("",) if variant in HARDENED else ()
 
 
 def work(subject: ImageUnderTest, missing: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The published image against the original."""
+    """Yield one record that compares the published image with the original."""
     published, original = subject.published.pixels, subject.picture.load().pixels
     found = asdict(compare(original, published))
     found["lpips"] = subject.lab.extras.distance(original, published)

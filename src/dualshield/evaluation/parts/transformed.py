@@ -1,4 +1,4 @@
-"""Attackers without mathematics: every transformation of the paper at every level, and our extras."""
+"""Measure evasion by everyday edits: every transformation of the paper at every level, and our extras."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ PART = "transforms"
 
 
 def details(lab: DeploymentUnderTest, variant: Variant, picture: Picture) -> tuple[str, ...]:
-    """All of them, for the first images of each dataset."""
+    """Return the names of all transformations; none for images above the limit of the plan."""
     most = lab.plan.transform_limit
     wanted = most is None or picture.index < most
     return tuple(transform.name for transform in ALL_TRANSFORMS) if wanted else ()
 
 
 def is_whole(result: dict[str, Any]) -> bool:
-    """Whether a record that was read is one; others count as not done. Those of older runs have no SSIM."""
+    """Return whether a record from a file is complete, with or without SSIM, which older runs lack."""
     return result.get("unmatched") is True or (
         result.get("decision") in DECISIONS
         and isinstance(result.get("evaded"), bool)
@@ -35,7 +35,7 @@ def is_whole(result: dict[str, Any]) -> bool:
 
 
 def work(subject: ImageUnderTest, missing: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """One record per transformation of the published image, judged as saved in 8 bits."""
+    """Yield one record per transformation of the published image, rounded to 8 bits."""
     victim = subject.victim.with_noise(subject.noise(PART, "start"))
     try:
         pixels = victim.start(subject.published)

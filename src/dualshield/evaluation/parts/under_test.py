@@ -1,7 +1,7 @@
-"""One hash in its variants, and images as they are published and enrolled there.
+"""A deployment with its variants, and each image as it is published and enrolled under them.
 
-Every piece of work takes its noise from a stream of its own, derived from the seed and its key, so that a resumed run
-gives what an uninterrupted one would have given.
+Every piece of work has its own noise stream, derived from the seed and its key, so that a resumed run gives the same
+results as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.variants import HARDENED, UNHARDENED, Variant
 from dualshield.verification.program import program_of
 
-# Parts that cost minutes and only ask for the image as published.
+# Parts that take minutes and depend on hardening only through the published image.
 REPEATABLE = ("certified", "transforms", "adaptive", "blackbox", "nes-plain", "collision", "collisions")
 
 
 class DeploymentUnderTest:
-    """One hash; its variants are set up when the first piece of work needs them."""
+    """One deployment; each variant is set up when it is first needed."""
 
     def __init__(self, deployment: Deployment, plan: RunPlan, folder: RunFiles, extras: Extras) -> None:
         self.deployment = deployment
@@ -54,12 +54,12 @@ class DeploymentUnderTest:
 
     @property
     def is_differentiable(self) -> bool:
-        """Whether the white-box attacks can be run at all."""
+        """Whether white-box attacks are possible."""
         return self.deployment.is_differentiable
 
     @cached_property
     def is_verifiable(self) -> bool:
-        """Whether the plain hash has a certificate, by bounds of its network."""
+        """Whether the plain hash can be certified by bounds of its network."""
         if self.is_joint:
             return False
         try:
@@ -70,11 +70,11 @@ class DeploymentUnderTest:
         return True
 
     def noise(self, *labels: object) -> GaussianSource:
-        """The stream of one piece of work with this hash."""
+        """Return the noise stream of one piece of work with this deployment."""
         return GaussianSource.for_work(self.plan.seed, self.label, *labels)
 
     def subject(self, variant: Variant, picture: Picture) -> ImageUnderTest:
-        """A picture under a variant; the last one is kept, because all parts of it are done in a row."""
+        """Return a picture under a variant; the last one is cached, because its parts follow one another."""
         last = self._subject
         if last is None or (last.variant, last.picture) != (variant, picture):
             last = self._subject = ImageUnderTest(self, variant, picture)
@@ -82,27 +82,27 @@ class DeploymentUnderTest:
 
 
 class ImageUnderTest:
-    """One picture as published and enrolled under one variant; loaded, hardened and enrolled when needed."""
+    """One picture under one variant; it is loaded, hardened and enrolled when needed."""
 
     def __init__(self, lab: DeploymentUnderTest, variant: Variant, picture: Picture) -> None:
         self.lab = lab
         self.variant = variant
         self.picture = picture
-        self.hardening_seconds: float | None = None  # unless an earlier run did it
+        self.hardening_seconds: float | None = None  # None if an earlier run hardened it
 
     @property
     def in_gallery(self) -> bool:
-        """Whether its images are kept."""
+        """Whether the images made from this picture are kept."""
         return self.lab.plan.keeps(self.picture.index)
 
     @cached_property
     def published(self) -> CanonicalImage:
-        """As its owner publishes it: on the 8-bit grid, and hardened once for all parts and runs."""
+        """The published image: rounded to 8 bits, and hardened once for all parts and runs."""
         folder, label = self.lab.folder, self.lab.label
         file = folder.published_file(label, self.variant, self.picture)
         hardened = self.variant in HARDENED
         if hardened:
-            for twin in HARDENED:  # both publish the same
+            for twin in HARDENED:  # both variants publish the same image
                 folder.copy_image(folder.published_file(label, twin, self.picture), file)
             found = folder.read_image(file, self.picture.label)
             if found is not None:
@@ -124,21 +124,21 @@ class ImageUnderTest:
 
     @cached_property
     def victim(self) -> Target:
-        """The deployed matcher with this reference enrolled, once for all parts; each piece brings its noise."""
+        """The deployed matcher with this reference enrolled; each piece of work sets its own noise."""
         return self.lab.defence(self.variant).victim(self.published)
 
     def key(self, part: str, detail: str) -> Key:
-        """Of a record about this picture."""
+        """Return the key of a record about this picture."""
         return Key(part, self.lab.label, self.variant, self.picture.dataset, self.picture.name, detail)
 
     def known(self, part: str, detail: str) -> dict[str, Any] | None:
-        """The record, if it is there."""
+        """Return a finished record about this picture; None if there is none."""
         return self.lab.folder.known.get(self.key(part, detail))
 
     def repeated(self, part: str, detail: str) -> dict[str, Any] | None:
-        """The record of the variant without hardening, if hardening changed nothing: both publish the same image.
+        """Return the record of the variant without hardening, if hardening changed nothing; else None.
 
-        Algorithm 1 leaves images alone that meet its hinges. Their certificates and attacks need no second try.
+        Algorithm 1 does not change images that meet its hinges, so their certificates and attacks are not repeated.
         """
         if part not in REPEATABLE or self.variant not in HARDENED:
             return None
@@ -154,7 +154,7 @@ class ImageUnderTest:
 
     @cached_property
     def is_unchanged(self) -> bool:
-        """Whether the image is published as it was."""
+        """Whether hardening left the image unchanged."""
         return torch.equal(self.published.pixels, self._unhardened.pixels)
 
     @cached_property
@@ -163,5 +163,5 @@ class ImageUnderTest:
         return replace(image, pixels=to_8bit(image.pixels))
 
     def noise(self, part: str, detail: str) -> GaussianSource:
-        """For one record."""
+        """Return the noise stream of one record."""
         return GaussianSource.for_work(self.lab.plan.seed, *self.key(part, detail))

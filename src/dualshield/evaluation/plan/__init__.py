@@ -1,1 +1,1 @@
-"""What an evaluation is asked to do: its parameters, its protocol, its images."""
+"""Plans of evaluations: the parameters, protocols and images of a run."""

@@ -1,7 +1,7 @@
-"""Folders of images as the evaluation uses them: readable ones, in order, with their duplicates known.
+"""Read the image folders of an evaluation, in order, skip unreadable files, and find duplicates.
 
-Two copies of one photo would count as a collision of unrelated images. They stay in the run, are reported, and are
-never paired with each other.
+Two copies of one photo would count as a collision of unrelated images. Duplicates stay in the run, are reported, and
+are never paired with each other.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from dualshield.hashes import get_hash
 from dualshield.images import CanonicalImage, canonicalise, decode, list_images
 from dualshield.images.decode import read_bytes
 
-# PDQ bits (of 256) up to which two images are taken for the same photo.
+# Largest PDQ distance (of 256 bits) at which two images count as the same photo.
 NEAR = 16
-# What the pooled set is called in results.
+# The name of all datasets together in results.
 ALL = "all"
-# Canonical images of 3 MB each: enough for neighbours in the order of work, little enough for any machine.
+# Canonical images have 3 MB each. Work goes image by image, so a small cache is enough.
 KEPT_IN_MEMORY = 64
 
 
 @dataclass(frozen=True)
 class Picture:
-    """One image of a dataset; ``index`` is its place there, also in a run that leaves out the first ones."""
+    """One image of a dataset; ``index`` is its position there, counting images that the run skips."""
 
     dataset: str
     name: str
@@ -42,17 +42,17 @@ class Picture:
 
     @property
     def label(self) -> str:
-        """Its name in messages and results."""
+        """The name of the image in messages and results."""
         return f"{self.dataset}/{self.name}"
 
     def load(self) -> CanonicalImage:
-        """Its canonical image; the file must still be what it was when the run began."""
+        """Read the canonical image; raise an error if the file changed since the run started."""
         return _load(self)
 
 
 @dataclass(frozen=True)
 class Duplicate:
-    """Two images that show the same; ``distance`` in PDQ bits, exact if the canonical pixels are equal."""
+    """Two copies of one photo; ``distance`` is in PDQ bits, ``exact`` means equal canonical pixels."""
 
     image: str
     other: str
@@ -62,7 +62,7 @@ class Duplicate:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A file that is left out, and why."""
+    """A skipped file and the reason."""
 
     image: str
     reason: str
@@ -70,29 +70,29 @@ class Unreadable:
 
 @dataclass(frozen=True)
 class Pool:
-    """Everything that a run works on."""
+    """All images of a run, with the unreadable files and duplicates found among them."""
 
     pictures: tuple[Picture, ...]  # the first image of every dataset, then the second ones, ...
     unreadable: tuple[Unreadable, ...]
     duplicates: tuple[Duplicate, ...]
-    limit: int | None  # of each dataset; None is all
+    limit: int | None  # images per dataset; None for all
     skip: int = 0
 
     def of(self, dataset: str) -> list[Picture]:
-        """The images of one dataset, or of all."""
+        """Return the images of one dataset, or of all datasets for the name ALL."""
         return [picture for picture in self.pictures if dataset in (ALL, picture.dataset)]
 
     @property
     def datasets(self) -> list[str]:
-        """Their names, in the order given."""
+        """The names of the datasets, in the order given."""
         return list(dict.fromkeys(picture.dataset for picture in self.pictures))
 
     def related(self, picture: Picture, other: Picture) -> bool:
-        """Whether the two show the same."""
+        """Return whether two images are duplicates of each other."""
         return frozenset((picture.label, other.label)) in self._related
 
     def next_unrelated(self, picture: Picture) -> Picture | None:
-        """The next one that shows something else, the first ones after the last; None if there is none."""
+        """Return the next image that is not a duplicate of this one, starting over after the last; None without any."""
         place = self.pictures.index(picture)
         others = (*self.pictures[place + 1 :], *self.pictures[:place])
         return next((other for other in others if not self.related(picture, other)), None)
@@ -102,7 +102,7 @@ class Pool:
         return {frozenset((found.image, found.other)) for found in self.duplicates}
 
     def warnings(self) -> list[str]:
-        """What the user should know about the data."""
+        """Return lines about unreadable files, missing images and duplicates."""
         lines = [f"unreadable, skipped: {found.reason}" for found in self.unreadable]
         counts = {name: len(self.of(name)) for name in self.datasets}
         after = f" after the first {self.skip}" if self.skip else ""
@@ -127,14 +127,14 @@ def gather(
 ) -> Pool:
     """Read ``limit`` readable images of each folder after the first ``skip``, and find the duplicates among them.
 
-    With a ``manifest`` only the images that it lists count, and each has to be the file that it lists.
+    With a ``manifest`` only the listed images are used, and each file must have the listed sha256.
 
-    A path may be an image file too: single files of one folder are a dataset that is called like it.
+    A path may also be an image file: single files from one folder form a dataset with the name of the folder.
     """
     if limit is not None and limit < 1:
-        raise InputError(f"limit {limit} is below 1")
+        raise InputError(f"limit {limit} is below 1; use at least 1")
     if skip < 0:
-        raise InputError(f"skip {skip} is negative")
+        raise InputError(f"skip {skip} is negative; use 0 or more")
     listed = _datasets(paths)
     if manifest is not None:
         listed = {name: manifest.select(name, files) for name, files in listed.items()}
@@ -167,32 +167,32 @@ def gather(
                 pixels.append(hashlib.sha256(image.to_8bit().tobytes()).digest())
             place += 1
         if not place:
-            raise InputError(f"{name}: none of its {len(files)} images can be read; the last: {reason}")
+            raise InputError(f"{name}: none of its {len(files)} images can be read; the last error: {reason}")
         if place <= skip:
-            raise InputError(f"{name} has {place} readable images: to skip {skip} leaves none; skip fewer")
+            raise InputError(f"{name} has only {place} readable images, so skipping {skip} leaves none; skip fewer")
     duplicates = _duplicates(pictures, torch.stack(codes), pixels)
     pictures.sort(key=lambda picture: (picture.index, names.index(picture.dataset)))
     return Pool(tuple(pictures), tuple(unreadable), tuple(duplicates), limit, skip)
 
 
 def _datasets(paths: Sequence[Path]) -> dict[str, list[Path]]:
-    """The files by the names of their folders, which have to tell them apart."""
+    """Return the image files by dataset; raise an error if two datasets would have the same name."""
     if not paths:
-        raise InputError("no data: give a folder of images")
+        raise InputError("no data given; give a folder of images")
     found: dict[str, list[Path]] = {}
-    single: dict[str, Path] = {}  # folders that only some files are from
+    single: dict[str, Path] = {}  # folders of which single files were given
     for path in paths:
         is_file = path.is_file()
         folder = (path.parent if is_file else path).resolve()
         name = folder.name
         if name in ("", ALL):
-            raise InputError(f"a dataset cannot be called {name!r}; give another folder")
+            raise InputError(f"a dataset cannot be named {name!r}; rename the folder or give another")
         if name in found and not (is_file and single.get(name) == folder):
-            raise InputError(f"two folders are called {name!r}; results could not be told apart, rename one")
+            raise InputError(f"two folders are named {name!r}, so their results could not be told apart; rename one")
         if is_file:
             single[name] = folder
             if any(file.name == path.name for file in found.get(name, ())):
-                raise InputError(f"{name}/{path.name} is given twice")
+                raise InputError(f"{name}/{path.name} is given twice; give it once")
         found.setdefault(name, []).extend([path] if is_file else list_images(path))
     return found
 
@@ -213,7 +213,7 @@ def _read(file: Path, label: str) -> tuple[bytes, CanonicalImage]:
     try:
         data = read_bytes(path)
         return data, canonicalise(decode(data, name=label))
-    except ImageError as error:  # what is told later must not tell where the data lies
+    except ImageError as error:  # results that are passed on must not contain local paths
         raise ImageError(str(error).replace(path, label)) from error
 
 
@@ -221,5 +221,5 @@ def _read(file: Path, label: str) -> tuple[bytes, CanonicalImage]:
 def _load(picture: Picture) -> CanonicalImage:
     data, image = _read(picture.file, picture.label)
     if hashlib.sha256(data).hexdigest() != picture.sha256:
-        raise InputError(f"{picture.label} changed while the run was going on; put it back and resume the run")
+        raise InputError(f"{picture.label} changed during the run; restore the file and resume the run")
     return image

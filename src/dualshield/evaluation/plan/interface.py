@@ -1,6 +1,6 @@
-"""What every run is asked, whatever it measures; `plan` and `redteam` are two such plans.
+"""The interface of all plans; the modules `plan` and `redteam` implement it.
 
-A plan says what is wanted, and `run` carries it out: neither needs to know which command it came from.
+A plan says what to measure, and `run` measures it. Neither depends on the command that made the plan.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.variants import Variant
 
 MAX_SEED = 2**63 - 1
-# What an attack is called in results, and the method that carries it out.
+# The name of each attack in results, and its method.
 ATTACKS = {
     "whitebox": "pgd",
     "adaptive": "eot-pgd",
@@ -25,28 +25,28 @@ ATTACKS = {
     "nes-plain": "nes-plain",
     "collision": "collision",
 }
-BY_QUERIES = ("blackbox", "nes-plain")  # those that need no gradients
-COLLISION = "collision"  # begins at another image
+BY_QUERIES = ("blackbox", "nes-plain")  # attacks that need no gradients
+COLLISION = "collision"  # an attack that starts from another image
 
 
 @dataclass(frozen=True)
 class Scale:
-    """The budgets of an attack, ascending; a ``search`` finds the least of them that succeeds, by bisection."""
+    """The budgets of an attack, ascending; with ``search`` bisection finds the smallest budget that succeeds."""
 
     budgets: tuple[float, ...]
     search: bool = False
 
 
 class RunPlan(Protocol):
-    """All that results depend on beside the data and the software."""
+    """Everything that results depend on, except the data and the software."""
 
     @property
     def name(self) -> str:
-        """The kind of plan, as its configuration says."""
+        """The kind of plan, as written to the configuration."""
 
     @property
     def deployments(self) -> tuple[Deployment, ...]:
-        """What is measured, one by one."""
+        """The deployments to measure, one after another."""
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -54,93 +54,93 @@ class RunPlan(Protocol):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """What is measured on each image."""
+        """The names of the parts to measure on each image."""
 
     @property
     def seed(self) -> int:
-        """Of all noise."""
+        """Seed of all noise."""
 
     @property
     def limit(self) -> int | None:
-        """Images of each dataset; None is all."""
+        """Number of images per dataset; None for all."""
 
     @property
     def skip(self) -> int:
-        """Images of each dataset that are left to another run."""
+        """Number of images to skip at the start of each dataset."""
 
     @property
     def device(self) -> str:
-        """Where everything is computed."""
+        """The device of all computations."""
 
     @property
     def preset(self) -> Preset:
-        """Of hardening."""
+        """Preset of hardening."""
 
     @property
     def strength(self) -> float:
-        """Of hardening."""
+        """Strength of hardening."""
 
     @property
     def attack_limit(self) -> int | None:
-        """Images of each dataset that are attacked; None is all."""
+        """Number of images per dataset to attack; None for all."""
 
     @property
     def transform_limit(self) -> int | None:
-        """Images of each dataset that are transformed; None is all."""
+        """Number of images per dataset to transform; None for all."""
 
     @property
     def collision_pairs(self) -> int:
-        """Of all images together."""
+        """Number of unrelated pairs, over all datasets together."""
 
     @property
     def has_metrics(self) -> bool:
-        """Whether LPIPS and FID are measured, where they are installed."""
+        """Whether to measure LPIPS and FID, if they are installed."""
 
     def scale(self, part: str) -> Scale:
-        """Of an attack."""
+        """Return the budgets of an attack."""
 
     def keeps(self, index: int) -> bool:
-        """Whether the images that the run makes of that one of a dataset are kept."""
+        """Return whether to keep the images made from the image at this index of its dataset."""
 
     def settings(self) -> dict[str, Any]:
-        """What only this kind of plan has, for the configuration."""
+        """Return the settings that only this kind of plan has, for the configuration."""
 
 
 def label(deployment: Deployment) -> str:
-    """What a deployment is called in results: its hashes, fit for a file name."""
+    """Return the name of a deployment in results: its hashes, made safe for file names."""
     return re.sub(r"[^\w.+-]", "_", deployment.name).lstrip(".") or "_"
 
 
 def budget_name(budget: float) -> str:
-    """What a budget is called in results."""
+    """Return the name of a budget in results."""
     return f"{budget:.12g}"
 
 
 def check_names(what: str, given: Sequence[str], known: Sequence[str]) -> None:
-    """At least one, known, none twice."""
+    """Raise an error unless at least one name is given, all are known and none is given twice."""
     if not given:
-        raise InputError(f"no {what} given: use some of {', '.join(known)}")
+        raise InputError(f"no {what} given; use one or more of {', '.join(known)}")
     for name in given:
         if name not in known:
-            raise InputError(f"unknown {what} {name!r}: use some of {', '.join(known)}")
+            raise InputError(f"unknown {what} {name!r}; use one or more of {', '.join(known)}")
         if given.count(name) > 1:
-            raise InputError(f"{what} {name} is given twice")
+            raise InputError(f"{what} {name} is given twice; give it once")
 
 
 def check_plan(plan: RunPlan) -> None:
-    """What all plans have in common."""
+    """Raise an error if the settings that all plans have are not valid."""
     check_names("variant", plan.variants, get_args(Variant))
     if not plan.deployments:
-        raise InputError("no hash given")
+        raise InputError("no hash given; give at least one")
     for deployment in plan.deployments:
         if not isinstance(deployment, Deployment):
             raise InputError(f"a plan takes deployments, as from deploy('pdq'), not {type(deployment).__name__}")
     labels = [label(deployment) for deployment in plan.deployments]
     for name in labels:
         if labels.count(name) > 1:
-            raise InputError(f"two hashes are called {name!r}; results could not be told apart")
+            raise InputError(f"two hashes are named {name!r}, so their results could not be told apart; rename one")
     if len({deployment.device for deployment in plan.deployments}) > 1:
-        raise InputError("all hashes of a run have to be on one device")
+        raise InputError("the hashes of this run are on different devices; use one device")
     check_device(plan.device)
     if not 0 <= plan.seed <= MAX_SEED:
         raise InputError(f"seed {plan.seed} is not between 0 and {MAX_SEED}")

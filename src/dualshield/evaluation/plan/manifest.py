@@ -1,7 +1,7 @@
-"""A list of the images of an evaluation, so that others can check that theirs are the same.
+"""Read the list of images of an evaluation, so that others can check that they have the same images.
 
-A CSV file with a header. It needs the columns ``dataset``, ``file`` and ``sha256``; others, such as source and licence,
-are for people.
+A CSV file with a header. The columns ``dataset``, ``file`` and ``sha256`` are required; others, such as source and
+licence, are ignored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Manifest:
 
     @staticmethod
     def read(file: Path) -> Manifest:
-        """Read and check it."""
+        """Read a manifest; raise an error if it is not valid."""
         try:
             text = read_limited(file, MAX_BYTES, InputError).decode("utf-8-sig")
             rows = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
@@ -45,32 +45,32 @@ class Manifest:
         for number, row in enumerate(rows, 2):
             dataset, name, digest = (row[column] or "" for column in COLUMNS)
             if not dataset or not name or Path(name).name != name or not re.fullmatch("[0-9a-f]{64}", digest):
-                raise InputError(f"{file}, line {number}: give a dataset, the name of a file and its sha256 in hex")
+                raise InputError(f"{file}, line {number}: needs a dataset, a file name and its sha256 in hex")
             if name in images.setdefault(dataset, {}):
-                raise InputError(f"{file}, line {number}: {dataset}/{name} is listed twice")
+                raise InputError(f"{file}, line {number}: {dataset}/{name} is listed twice; list it once")
             images[dataset][name] = digest
         return Manifest(file, images)
 
     def select(self, dataset: str, files: Sequence[Path]) -> list[Path]:
-        """The files of a dataset that it lists, in their order; all of them have to be there."""
+        """Return the listed files of a dataset, in their order; raise an error if a listed file is missing."""
         listed = self.images.get(dataset)
         if listed is None:
             known = ", ".join(self.images)
             raise InputError(
-                f"{self.file} lists no dataset {dataset!r}, only {known}; call the folder like one of these"
+                f"{self.file} lists no dataset {dataset!r}, only {known}; rename the folder to one of these"
             )
         found = [file for file in files if file.name in listed]
         missing = sorted(listed.keys() - {file.name for file in found})
         if missing:
             shown = ", ".join(missing[:SHOWN]) + (", ..." if len(missing) > SHOWN else "")
-            raise InputError(f"{dataset}: {len(missing)} of {len(listed)} images of {self.file} are missing: {shown}")
+            raise InputError(f"{dataset}: {len(missing)} of {len(listed)} images in {self.file} are missing: {shown}")
         return found
 
     def check(self, dataset: str, name: str, digest: str) -> None:
-        """Refuse a file that is not the one that is listed."""
+        """Raise an error if a file does not have the listed sha256."""
         expected = self.images[dataset][name]
         if digest != expected:
             raise InputError(
-                f"{dataset}/{name} is another file than in {self.file}: sha256 {digest[:12]}..., "
-                f"expected {expected[:12]}...; replace it, or leave out the manifest"
+                f"{dataset}/{name} differs from {self.file}: sha256 {digest[:12]}..., "
+                f"expected {expected[:12]}...; replace the file, or leave out the manifest"
             )

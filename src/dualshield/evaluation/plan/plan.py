@@ -1,4 +1,4 @@
-"""The paper's evaluation as a plan: every part of it, or some."""
+"""The plan of the paper's evaluation, with all or some of its parts."""
 
 from __future__ import annotations
 
@@ -18,71 +18,71 @@ PARTS: tuple[Part, ...] = get_args(Part)
 
 @dataclass(frozen=True)
 class Plan:
-    """All that results depend on beside the data and the software."""
+    """Everything that results depend on, except the data and the software."""
 
     deployments: tuple[Deployment, ...]
     variants: tuple[Variant, ...] = VARIANTS
     parts: tuple[str, ...] = PARTS
     protocol: Protocol = PROTOCOLS["default"]
-    limit: int = PROTOCOLS["default"].images  # images of each dataset
+    limit: int = PROTOCOLS["default"].images  # images per dataset
     seed: int = 2026
     keep_images: bool = False
-    attack_limit: int | None = None  # images of each dataset that are attacked, if not all
-    skip: int = 0  # images of each dataset that are left to another run
+    attack_limit: int | None = None  # images per dataset to attack; None for all
+    skip: int = 0  # images to skip at the start of each dataset
 
     def __post_init__(self) -> None:
         check_names("part", self.parts, PARTS)
         check_plan(self)
         if self.attack_limit is not None and self.attack_limit < 1:
             raise InputError(
-                f"attack limit {self.attack_limit} is below 1; to attack nothing, leave attacks out of the parts"
+                f"attack limit {self.attack_limit} is below 1; to attack nothing, leave the attacks out of the parts"
             )
 
     @property
     def name(self) -> str:
-        """The command that makes such runs."""
+        """The command that makes this kind of run."""
         return "evaluate"
 
     @property
     def device(self) -> str:
-        """Where everything is computed."""
+        """The device of all computations."""
         return self.deployments[0].device
 
     @property
     def preset(self) -> Preset:
-        """Of hardening."""
+        """Preset of hardening."""
         return self.protocol.preset
 
     @property
     def strength(self) -> float:
-        """Hardening is measured as it is by default."""
+        """Strength of hardening, always the default."""
         return 1.0
 
     @property
     def transform_limit(self) -> int | None:
-        """Images of each dataset that are transformed."""
+        """Number of images per dataset to transform."""
         return self.protocol.transform_images
 
     @property
     def collision_pairs(self) -> int:
-        """Of all images together."""
+        """Number of unrelated pairs, over all datasets together."""
         return self.protocol.collision_pairs
 
     @property
     def has_metrics(self) -> bool:
-        """LPIPS and FID are in the paper's tables."""
+        """Whether to measure LPIPS and FID: yes, because the paper's tables have both."""
         return True
 
     def scale(self, part: str) -> Scale:
-        """Of an attack; the adaptive one finds each image's cost on its scale."""
+        """Return the budgets of an attack; the adaptive attack searches them for the cost of evasion."""
         return Scale(self.protocol.cost_budgets, search=True) if part == "adaptive" else Scale(self.protocol.budgets)
 
     def keeps(self, index: int) -> bool:
-        """All images, or those of the gallery."""
+        """Return whether to keep the images made from the image at this index: all, or only the gallery."""
         return self.keep_images or index < self.protocol.gallery
 
     def settings(self) -> dict[str, Any]:
-        """The protocol, and what is kept."""
+        """Return the protocol, the attack limit and whether images are kept."""
         parameters = {name: value for name, value in asdict(self.protocol).items() if name != "name"}
         return {
             "protocol": self.protocol.name,

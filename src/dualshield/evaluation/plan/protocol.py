@@ -1,9 +1,9 @@
-"""The protocols as data: what is measured on how many images, with which matcher.
+"""The evaluation protocols: the number of images and pairs, the budgets, and the parameters of the matcher.
 
-``default`` measures a hash as it is deployed, by its profile; ``paper`` has every parameter of the paper (Detailed
-Experimental Protocol); ``paper-limit`` too, but for linear hashes it takes the paper's noise from its normal law
-(`smoothing.clipped`), which makes hundreds of images possible. In all of them the positive pairs are the published
-image with itself (``identity``) and with one of its mildest transformations (``benign``).
+``default`` measures a hash as it is deployed, with its profile. ``paper`` has every parameter of the paper (Detailed
+Experimental Protocol). ``paper-limit`` is like ``paper``, but for linear hashes it draws the paper's noise from its
+normal law (`smoothing.clipped`), which is fast enough for hundreds of images. The positive pairs of all protocols are
+the published image with itself (``identity``) and with one of its mildest transformations (``benign``).
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ ProtocolName = Literal["default", "paper", "paper-limit"]
 
 @dataclass(frozen=True)
 class Protocol:
-    """How much of everything."""
+    """The numbers of images and pairs and the budgets of an evaluation."""
 
     name: ProtocolName
-    images: int = 100  # of each dataset, unless the plan says otherwise
-    transform_images: int = 50  # of each dataset
-    collision_pairs: int = 2000  # of all images together
+    images: int = 100  # per dataset, unless the plan has its own limit
+    transform_images: int = 50  # per dataset
+    collision_pairs: int = 2000  # over all datasets together
     budgets: tuple[float, ...] = BUDGETS
     cost_budgets: tuple[float, ...] = COST_BUDGETS
-    gallery: int = 3  # images of each dataset that are kept to be looked at
+    gallery: int = 3  # images per dataset to keep for the report's gallery
     positive_pairs: tuple[str, ...] = ("identity", "benign")
 
     def deploy(self, hash: HashLike, device: str = "cpu", profile: ProfileLike | None = None) -> Deployment:
-        """A hash, or several that decide together, with the parameters of this protocol."""
+        """Return a deployment of a hash, or of several that decide together, with the parameters of this protocol."""
         if profile is not None and self.name != "default":
-            raise InputError(f"the protocol {self.name} has the paper's parameters: it takes no profile")
+            raise InputError(f"the protocol {self.name} has the paper's parameters; leave out the profile")
         parameters: Parameters = "profile" if self.name == "default" else self.name
         return deploy(hash, parameters=parameters, device=device, profile=profile)
 
     @property
     def preset(self) -> Preset:
-        """Of hardening."""
+        """Preset of hardening."""
         return "perceptual" if self.name == "default" else self.name
 
 

@@ -1,4 +1,4 @@
-"""A red team as a plan: one deployment, attacked in the ways and under the budgets that were asked for."""
+"""The plan of a red team: attacks on one deployment by chosen methods and budgets."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ PART_OF = {method: part for part, method in ATTACKS.items()}
 
 @dataclass(frozen=True)
 class RedTeamPlan:
-    """What is attacked, and how. Evasions start at the published image, collisions at another image of the run.
+    """Attacks on one deployment. Evasions start from the published image, collisions from another image of the run.
 
-    With ``search`` the budgets are a scale on which each image's cost of evasion is found by bisection. With
-    ``transforms`` every published image is transformed in all known ways, instead of the methods or beside them.
+    With ``search`` each image's cost of evasion is found by bisection over the budgets. With ``transforms`` all known
+    transformations are applied to every published image, in addition to the methods or without any.
     """
 
     deployment: Deployment
@@ -32,10 +32,10 @@ class RedTeamPlan:
     budgets: tuple[float, ...] = BUDGETS
     variants: tuple[Variant, ...] = VARIANTS
     search: bool = False
-    strength: float = 1.0  # of hardening
+    strength: float = 1.0  # strength of hardening
     seed: int = 2026
     transforms: bool = False
-    limit: int | None = None  # images of each folder, if not all
+    limit: int | None = None  # images per folder; None for all
 
     def __post_init__(self) -> None:
         if not isinstance(self.deployment, Deployment):
@@ -48,12 +48,12 @@ class RedTeamPlan:
             check_names("method", self.methods, list(METHODS))
             _check_budgets(self.budgets)
         if COLLISION in self.parts and self.search:
-            raise InputError("red team: the cost is that of evasion; run collisions without the search")
+            raise InputError("red team: the search finds the cost of evasion; run collisions without the search")
         check_plan(self)
         self._check_gradients()
 
     def _check_gradients(self) -> None:
-        """Attacks would refuse it too, but only when the first image is attacked."""
+        """Raise an error early if a hash lacks the gradients that an attack needs."""
         if all(part in BY_QUERIES for part in self.parts if part in ATTACKS):
             return
         for member in self.deployment.members:
@@ -62,68 +62,68 @@ class RedTeamPlan:
                 why = f"hash {name} has no gradient"
                 if member.hash.rule == "native":
                     why = f"the native rule of {name} compares no bits"
-                raise InputError(f"{why}: only black-box attacks (nes) can be used")
+                raise InputError(f"{why}; use only black-box attacks (nes)")
 
     @property
     def name(self) -> str:
-        """The command that makes such runs."""
+        """The command that makes this kind of run."""
         return "redteam"
 
     @property
     def deployments(self) -> tuple[Deployment, ...]:
-        """The one."""
+        """The single deployment of the plan."""
         return (self.deployment,)
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """What the methods are called in results."""
+        """The names of the methods in results."""
         return (*(PART_OF[method] for method in self.methods), *((TRANSFORMS,) if self.transforms else ()))
 
     @property
     def skip(self) -> int:
-        """A red team begins with the first image."""
+        """Number of images to skip: none."""
         return 0
 
     @property
     def device(self) -> str:
-        """Where everything is computed."""
+        """The device of all computations."""
         return self.deployment.device
 
     @property
     def preset(self) -> Preset:
-        """Of hardening, as it is deployed."""
+        """Preset of hardening, as deployed."""
         return "perceptual"
 
     @property
     def attack_limit(self) -> int | None:
-        """All images are attacked."""
+        """Number of images per dataset to attack: all."""
         return None
 
     @property
     def transform_limit(self) -> int | None:
-        """All images are transformed."""
+        """Number of images per dataset to transform: all."""
         return None
 
     @property
     def collision_pairs(self) -> int:
-        """Unrelated pairs that nobody attacks are not counted."""
+        """Number of unrelated pairs without an attack: none."""
         return 0
 
     @property
     def has_metrics(self) -> bool:
-        """No LPIPS or FID."""
+        """Whether to measure LPIPS and FID: no."""
         return False
 
     def scale(self, part: str) -> Scale:
-        """The same for all methods."""
+        """Return the budgets, which are the same for all methods."""
         return Scale(self.budgets, self.search)
 
     def keeps(self, index: int) -> bool:
-        """No images, only results."""
+        """Return whether to keep images: no, only results."""
         return False
 
     def settings(self) -> dict[str, Any]:
-        """Methods by their own names too: they are what is typed."""
+        """Return the settings of the attacks; the methods have the names that users type."""
         return {
             "methods": self.methods,
             "budgets": self.budgets,
@@ -136,6 +136,6 @@ def _check_budgets(budgets: Sequence[float]) -> None:
     for budget in budgets:
         AttackBudget(budget)
     if not budgets:
-        raise InputError("red team: give at least one budget")
+        raise InputError("red team: no budget given; give at least one")
     if list(budgets) != sorted(set(budgets)):
-        raise InputError("red team: give different budgets in ascending order")
+        raise InputError("red team: the budgets are not in ascending order; sort them, without repetitions")

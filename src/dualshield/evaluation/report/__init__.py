@@ -1,1 +1,1 @@
-"""From the records of a run to its tables, plots and page."""
+"""Make the report of a run from its records: tables, plots and an HTML page."""

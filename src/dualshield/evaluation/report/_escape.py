@@ -1,4 +1,4 @@
-"""Words from outside (file names, names of hashes) made harmless for the format they are written into."""
+"""Escape untrusted text (file names, names of hashes) for HTML, Markdown, LaTeX and CSV."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import html as _html
 import re
 import unicodedata
 
-_UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+_INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _LATEX = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -37,27 +37,27 @@ _LATEX = {
 
 
 def plain(text: object) -> str:
-    """One line without control, direction or unencodable characters; those show as a replacement character."""
-    return "".join("\ufffd" if unicodedata.category(letter) in _UNSEEN else letter for letter in str(text))
+    """Return text on one line; control, direction and unencodable characters become a replacement character."""
+    return "".join("\ufffd" if unicodedata.category(letter) in _INVISIBLE else letter for letter in str(text))
 
 
 def html(text: object) -> str:
-    """For HTML text and quoted attributes."""
+    """Escape text for HTML text and quoted attributes."""
     return _html.escape(plain(text), quote=True)
 
 
 def markdown(text: object) -> str:
-    """For a cell of a Markdown table: neither HTML nor markup nor the cell's end; < and & as entities."""
+    """Escape text for a cell of a Markdown table, so that it contains no HTML, no markup and no end of the cell."""
     escaped = plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_{}\[\]|~#$])", r"\\\1", escaped).replace("://", ":&#47;/").replace("@", "&#64;")
 
 
 def latex(text: object) -> str:
-    """For LaTeX text."""
+    """Escape text for LaTeX."""
     return "".join(_LATEX.get(letter, letter) for letter in plain(text))
 
 
 def spreadsheet(text: object) -> str:
-    """For a CSV cell of words: a spreadsheet must not take it for a formula."""
+    """Escape text for a CSV cell, so that a spreadsheet does not read it as a formula."""
     cleaned = plain(text)
     return f"'{cleaned}" if cleaned.lstrip()[:1] in {"=", "+", "-", "@"} else cleaned

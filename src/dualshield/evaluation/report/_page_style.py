@@ -1,4 +1,4 @@
-"""The style sheet of the report's page: light, dark, phone and print. No scripts, no fonts from elsewhere."""
+"""The style sheet of the report's page: light, dark, phone and print; without scripts and external fonts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib import resources
 
 from dualshield.evaluation.report._plot_style import COLOURS, GRID, INK, MUTED, OTHER_COLOUR, PAGE
 
-# Colours of plots, and the variables that stand for them on the page.
+# Colours of plots, and the CSS variables that replace them on the page.
 THEMED = {
     INK: "--ink",
     MUTED: "--muted",
@@ -40,5 +40,5 @@ def style_sheet() -> str:
     dark = "".join(f"{name}:{colour};" for name, colour in DARK.items()) + _DARK_ONLY
     rules = (resources.files(__package__) / "templates" / "page.css").read_text(encoding="utf-8")
     root = f":root{{color-scheme:light dark;{light}}}"
-    # Paper is white: only screens are dark.
+    # Dark colours on screens only, because paper is white.
     return f"{root}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}{rules}"

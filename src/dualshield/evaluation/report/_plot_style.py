@@ -1,7 +1,7 @@
-"""How plots look, and how they become files.
+"""The style of plots, and writing them as SVG and PNG.
 
-Every variant has one colour and one marker throughout, told apart without colour vision, on paper and on screens. The
-same figures give the same bytes.
+Every variant has the same colour and marker in all plots, which can be told apart without colour vision. The same
+figures give the same bytes.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ STYLE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Plot:
-    """A finished figure of one kind; ``alt`` says in words what it shows."""
+    """A finished plot as SVG and PNG; ``alt`` describes it in words."""
 
     name: str
     kind: str
@@ -82,7 +82,7 @@ class Plot:
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Ours, whatever the user's matplotlib is set to; letters that the font lacks are boxes, not warnings."""
+    """Apply our style instead of the user's matplotlib settings, and silence warnings about missing glyphs."""
     with mpl.rc_context(), warnings.catch_warnings():
         mpl.rcdefaults()
         mpl.rcParams.update(STYLE)  # type: ignore[arg-type]  # its keys are a closed list of literals
@@ -91,23 +91,23 @@ def style() -> Iterator[None]:
 
 
 def colour(variant: str) -> str:
-    """A variant's colour."""
+    """Return the colour of a variant."""
     return COLOURS.get(variant, OTHER_COLOUR)
 
 
 def marker(variant: str) -> str:
-    """A variant's marker."""
+    """Return the marker of a variant."""
     return MARKERS.get(variant, OTHER_MARKER)
 
 
 def hollow(variant: str) -> dict[str, Any]:
-    """The marker of the paper's figure for a variant."""
+    """Return the style of the marker for the paper's figure of a variant."""
     edge = colour(variant)
     return {"marker": marker(variant), "color": edge, "markerfacecolor": "none", "markeredgewidth": 1.1}
 
 
 def legend(canvas: Canvas, variants: Sequence[str], *, paper: bool, dashed: bool = False) -> None:
-    """One line of variants below the plot, and what the paper's figures look like if there are any."""
+    """Draw a legend below the plot: the variants and, with ``paper``, the marks of the paper's figures."""
     handles = [Line2D([], [], color=colour(v), marker=marker(v), label=heading(v)) for v in variants]
     if paper:
         look: dict[str, Any] = {"linestyle": (0, (3, 2)), "linewidth": 1.0} if dashed else {"linestyle": "none"}
@@ -117,14 +117,14 @@ def legend(canvas: Canvas, variants: Sequence[str], *, paper: bool, dashed: bool
 
 
 def finish(canvas: Canvas, name: str, kind: str, alt: str, *, wide: bool = False) -> Plot:
-    """Both files of a figure, without dates."""
+    """Return the plot as SVG and PNG, without dates."""
     svg, png = io.BytesIO(), io.BytesIO()
     canvas.savefig(svg, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    canvas.set_layout_engine("none")  # the layout stays as it is, and need not be found again
+    canvas.set_layout_engine("none")  # reuse the layout of the SVG
     canvas.savefig(png, format="png", facecolor="white", metadata={"Software": None})
     return Plot(name, kind, alt, svg.getvalue(), png.getvalue(), wide)
 
 
 def slug(text: str) -> str:
-    """A file name's worth of a name from outside; may be empty."""
+    """Return a part of a file name made from untrusted text; it may be empty."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40]

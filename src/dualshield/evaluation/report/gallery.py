@@ -1,4 +1,4 @@
-"""Pictures of a run: original, hardened and attacked, with their differences amplified."""
+"""The report's gallery: original, hardened and attacked images, with amplified differences."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ AMPLIFICATION = 10
 SIDE = 320
 QUALITY = 82
 MAX_PIXELS = 2**22
-EXHIBITS = 3  # of each hash
-# The attack that says most is shown: the adaptive one at its cheapest success.
+EXHIBITS = 3  # per hash
+# In order of preference; the adaptive attack is the strongest.
 ATTACKS = ("adaptive", "whitebox", "blackbox")
 Pixels = npt.NDArray[np.float32]
 BEFORE = {new: old for old, new in RENAMED.items()}
@@ -29,7 +29,7 @@ BEFORE = {new: old for old, new in RENAMED.items()}
 
 @dataclass(frozen=True)
 class Tile:
-    """One picture as a JPEG file, and what it is."""
+    """One picture as a JPEG file, with its caption."""
 
     title: str
     detail: str
@@ -38,7 +38,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Exhibit:
-    """One image under one hash; first what hardening does, then what attacks do."""
+    """The pictures of one image under one hash: a row about hardening, then a row about attacks."""
 
     hash: str
     dataset: str
@@ -47,30 +47,30 @@ class Exhibit:
 
 
 def exhibits(run: Run, found: Results) -> list[Exhibit]:
-    """A few images of each hash, from different datasets where there are several; only what is on disk."""
+    """Return a few images per hash, from different datasets if possible; only images that are on disk."""
     shown = []
     for hash_name in found.hashes:
-        mine: list[Exhibit] = []
+        chosen: list[Exhibit] = []
         for dataset, image in _candidates(found, hash_name):
-            if len(mine) == EXHIBITS:
+            if len(chosen) == EXHIBITS:
                 break
             for single in run.singles:
                 rows = _rows(single.folder, found, hash_name, dataset, image)
                 if sum(map(len, rows)) > 1:
-                    mine.append(Exhibit(hash_name, dataset, image, rows))
-        shown += mine
+                    chosen.append(Exhibit(hash_name, dataset, image, rows))
+        shown += chosen
     return shown
 
 
 def _candidates(found: Results, hash_name: str) -> list[tuple[str, str]]:
-    """The first image of every dataset, then the second ones, and so on."""
+    """Return the first image of every dataset, then the second of each, and so on."""
     by_dataset: dict[str, set[str]] = {dataset: set() for dataset in found.datasets}
     for part in ("quality", *ATTACKS):
         for variant in found.variants:
             for record in found.records(part, hash_name, variant):
                 if record.key.dataset in by_dataset:
                     by_dataset[record.key.dataset].add(record.key.image)
-    # By name: records of a run with several processes come in any order.
+    # Sorted by name, because records of several processes come in any order.
     ranked = [
         (rank, dataset, image) for dataset, images in by_dataset.items() for rank, image in enumerate(sorted(images))
     ]
@@ -101,7 +101,7 @@ def _rows(folder: Path, found: Results, hash_name: str, dataset: str, image: str
 def _attack(
     folder: Path, found: Results, hash_name: str, variant: str, dataset: str, image: str
 ) -> tuple[Record, Pixels] | None:
-    """Of the first attack with a picture: the cheapest success, or without one the largest budget that failed."""
+    """Return the first attack with a picture: its success at the smallest budget, else its largest failed budget."""
     for part in ATTACKS:
         tried = [
             (budget, record)
@@ -139,9 +139,9 @@ def _quality(found: Results, hash_name: str, variant: str, dataset: str, image: 
 
 
 def _read(folder: Path, *path: str) -> Pixels | None:
-    """A picture of the run; names come from records, so they must not lead out of the folder of images."""
+    """Read a picture of the run; names come from records, so paths outside of the images folder are refused."""
     root = (folder / "images").resolve()
-    # Folders of older runs have the older names of variants.
+    # Folders of older runs have the old names of variants.
     for names in (path, [BEFORE.get(name, name) for name in path]):
         try:
             file = root.joinpath(*names).resolve()

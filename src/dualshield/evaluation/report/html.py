@@ -1,6 +1,6 @@
-"""The report as one page that needs nothing else: styles, plots and pictures are inside, scripts there are none.
+"""Render the report as one self-contained HTML page: styles, plots and pictures are embedded, without scripts.
 
-The markup is in ``templates/page.html``. Jinja2 escapes whatever is filled in.
+The markup is in ``templates/page.html``. Jinja2 escapes all values.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ GALLERY = (
     "What hardening and attacks look like. Differences are amplified ten times around grey. The attack shown is the "
     "adaptive one at the smallest budget that evades, or at the largest that was tried if none does."
 )
-NO_GALLERY = "The run has kept no pictures."
-METHOD = "What is counted, what the run was made of, and how much of it is there."
+NO_GALLERY = "This run kept no pictures."
+METHOD = "What is counted, how the run was made, and how much of it is finished."
 
 
 @dataclass(frozen=True)
 class Page:
-    """All that the page shows; ``facts`` stand below the title."""
+    """The content of the page; ``facts`` are shown below the title."""
 
     title: str
     facts: tuple[tuple[str, str], ...]
@@ -51,7 +51,7 @@ def render(page: Page) -> str:
         loader=PackageLoader("dualshield.evaluation.report"),
         autoescape=True,
         undefined=StrictUndefined,
-        # Control characters go before Jinja2 escapes the rest.
+        # Replace control characters before Jinja2 escapes the text.
         finalize=lambda value: value if isinstance(value, Markup) else plain(value),
     )
     environment.filters |= {
@@ -90,7 +90,7 @@ def _tiles(sections: Sequence[Section]) -> tuple[list[tuple[str, str, str]], str
 
 
 def _size(table: Table) -> str:
-    """Return how many records stand behind the cells of a table."""
+    """Return the number of records per cell of a table, or its range."""
     counts = [cell.figure.count for row in table.rows for cell in row.cells if cell.figure]
     if not counts:
         return ""
@@ -99,12 +99,12 @@ def _size(table: Table) -> str:
 
 
 def inline(plot: Plot) -> str:
-    """An SVG as part of a page: its own ids, the page's letters and colours, any size."""
+    """Return a plot as inline SVG with unique ids, the page's font and colours, and no fixed size."""
     text = plot.svg.decode("utf-8")
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>|<defs>\s*<style.*?</style>\s*</defs>", "", text, flags=re.DOTALL)
     text = re.sub(r"<[^<>]+>", lambda tag: _themed(tag[0], plot.name), text)
-    # Only the drawing's own line breaks go: texts have none.
+    # Safe, because texts contain no line breaks.
     text = re.sub(r"\s*\n\s*", " ", text)
     box = re.search(r'viewBox="[-\d. ]+"', text)
     assert box is not None  # matplotlib always writes one

@@ -1,4 +1,4 @@
-"""How a run was made, how much of it is there, and what has to be known before its figures are believed."""
+"""The report's last section: how a run was made, how much of it is finished, and warnings about its figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dualshield.evaluation.run.config import expected
 from dualshield.evaluation.run.records import Run
 
 INCEPTION_FEATURES = 2048
-SHOWN = 40  # lines of a list before it is cut
+SHOWN = 40  # most lines shown of a list
 TITLES = {
     "certified": "certification",
     "whitebox": "white-box attacks",
@@ -27,25 +27,25 @@ TITLES = {
 READING = (
     "An attack succeeds when the deployed matcher no longer says match about the attacked image as saved in 8 bits. An "
     "abstention lets an upload pass, so it counts as evasion. Pairs that did not match before the attack are left out; "
-    "the table of coverage counts them.",
+    "the coverage table counts them.",
     "Rates carry 95 % Wilson intervals, means 95 % Student intervals, FID none. Averages over budgets or families are "
     "means of one share per image, with Wilson's interval for that number of images. The interval of the cost of "
-    "evasion is where the ends of the curve's intervals reach one half; an end outside of the budgets is left open.",
-    "The best value of a row is marked, also where the intervals overlap; where all are equal none is.",
-    "The paper's figures are copied from its tables. Its hashes, images, threshold and noise are its own, so they are "
-    "no baseline of this run unless the protocol and the hash are the same.",
+    "evasion is where the ends of the curve's intervals reach one half; an end outside the budgets is left open.",
+    "The best value of a row is marked, even if intervals overlap; if all values are equal, none is marked.",
+    "The paper's figures are copied from its tables. The paper has its own hashes, images, threshold and noise, so its "
+    "figures are a baseline of this run only if the protocol and the hash are the same.",
 )
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """How much of one part is there for one hash and variant."""
+    """How many records of one part are finished for one hash and variant."""
 
     part: str
     hash: str
     variant: str
     done: int
-    expected: int | None  # None if the configuration does not tell
+    expected: int | None  # None if the configuration lacks it
     unmatched: int
 
     @property
@@ -55,7 +55,7 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Method:
-    """All that the last section says."""
+    """The content of the last section."""
 
     facts: tuple[tuple[str, str], ...]
     coverage: tuple[Coverage, ...]
@@ -65,7 +65,7 @@ class Method:
 
 
 def describe(run: Run, found: Results) -> Method:
-    """Everything from the configuration and the records; a configuration may lack any field."""
+    """Return the content of the last section; any field of the configuration may be missing."""
     coverage = tuple(_coverage([single.config for single in run.singles], found))
     return Method(
         tuple(_facts(run.config)),
@@ -87,43 +87,43 @@ def _warnings(run: Run, found: Results, coverage: tuple[Coverage, ...]) -> Itera
     config = run.config
     if run.members:
         yield (
-            f"This is the report of {len(run.members)} runs on different images. Unrelated pairs are within each of "
-            "them. FID cannot be added up: sets that are spread over several runs have none here."
+            f"This is the report of {len(run.members)} runs on different images. Unrelated pairs are within each run. "
+            "FID cannot be merged: datasets that are in several runs have none here."
         )
     unfinished = [entry for entry in coverage if entry.partial]
     if unfinished:
         parts = ", ".join(dict.fromkeys(TITLES.get(entry.part, entry.part) for entry in unfinished))
-        yield f"This run is not finished ({parts}). All figures are of what is there; the last section says how much."
+        yield f"This run is not finished ({parts}). All figures are of the finished results; see the last section."
     asked = [part for part in _sequence(config.get("parts")) if isinstance(part, str)] or list(PARTS)
     left_out = [TITLES[part] for part in PARTS if part not in asked]
     if left_out:
         yield f"Not part of this run: {', '.join(left_out)}."
     empty = [TITLES[part] for part in PARTS if part in asked and not found.has(part)]
     if empty:
-        yield f"No results at all of: {', '.join(empty)}."
+        yield f"No results for: {', '.join(empty)}."
     for name, part, label in (("lpips", "quality", "LPIPS"), ("lpips", "whitebox", "LPIPS of attacked images")):
         if found.unmeasured(part, name):
-            yield f"{label} was not measured, because its extra was not installed. No other metric stands in for it."
+            yield f"{label} was not measured, because its extra was not installed. No other metric replaces it."
     if found.unmeasured("fid", "fid"):
-        yield "FID was not measured, because its extra was not installed. No other metric stands in for it."
+        yield "FID was not measured, because its extra was not installed. No other metric replaces it."
     elif found.has("fid"):
         sizes = [int(number(record.result.get("images")) or 0) for record in found.everything("fid")]
         if sizes and min(sizes) < INCEPTION_FEATURES:
             spread = f"{min(sizes)}" if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"
             yield (
-                f"FID is biased upwards on few images: here on {spread}, where its covariance has "
+                f"FID is biased upwards on few images: here {spread} images for a covariance of "
                 f"{INCEPTION_FEATURES} dimensions. Compare it only between sets of the same images and size."
             )
     hardened = found.everything("quality")
     unchanged = sum(record.result.get("unchanged") is True for record in hardened)
     if unchanged:
         yield (
-            f"Hardening found nothing to do on {unchanged} of {len(hardened)} images and left them as they were: "
-            "their results are those without hardening."
+            f"Hardening made no change to {unchanged} of {len(hardened)} images: their results are those without "
+            "hardening."
         )
-    strangers = [name for name in found.hashes if name not in paper.HASHES]
-    if strangers:
-        yield f"The paper has no figures for {', '.join(strangers)}."
+    unknown = [name for name in found.hashes if name not in paper.HASHES]
+    if unknown:
+        yield f"The paper has no figures for {', '.join(unknown)}."
     if config.get("protocol") == "paper-limit":
         yield (
             "The paper's clipped noise is drawn from its normal law where the hash is linear (PDQ): exact up to the "
@@ -131,7 +131,7 @@ def _warnings(run: Run, found: Results, coverage: tuple[Coverage, ...]) -> Itera
         )
     if config.get("protocol") not in (None, "paper", "paper-limit"):
         yield (
-            f"This run has the protocol {config['protocol']!s}, not the paper's: threshold, noise and hardening are "
+            f"This run uses the protocol {config['protocol']!s}, not the paper's: threshold, noise and hardening are "
             "those of the deployed matcher."
         )
     for name, what in (("unreadable", "Unreadable files, skipped"), ("duplicates", "Pairs of duplicates")):
@@ -141,7 +141,7 @@ def _warnings(run: Run, found: Results, coverage: tuple[Coverage, ...]) -> Itera
 
 
 def _coverage(configs: Sequence[dict[str, Any]], found: Results) -> Iterator[Coverage]:
-    """What is there, and what a finished run has, as its configuration says."""
+    """Yield the finished and expected numbers of records by part, hash and variant."""
     for part in PARTS:
         for name in found.hashes:
             for variant in found.variants:
@@ -155,7 +155,7 @@ def _coverage(configs: Sequence[dict[str, Any]], found: Results) -> Iterator[Cov
 
 
 def _facts(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The configuration, one line a field; the images are counted, not listed."""
+    """Yield the fields of the configuration; images are counted, not listed."""
     for name, value in config.items():
         if name in ("unreadable", "duplicates", "warnings", "expected"):
             continue

@@ -1,6 +1,6 @@
-"""The figures of the paper's tables, cell by cell, for the eight hashes under our names. Rates are in per cent.
+"""The figures of the paper's tables, cell by cell, for its eight hashes under our names. Rates are in per cent.
 
-A cell is None where the paper has a dash. Nothing here was measured by us, and nothing is rounded or averaged anew.
+A cell is None where the paper has a dash. All figures are copied from the paper, without rounding or averaging.
 """
 
 from __future__ import annotations
@@ -156,14 +156,14 @@ _HARDENING: dict[str, tuple[tuple[Cell, ...], ...]] = {
     "c-pdna": ((0.923, 0.090, 5.7), (0.911, 0.095, 21.2), (0.933, 0.053, 12.7)),
     "c-pdq": ((0.989, 0.037, 1.7), (0.980, 0.036, 8.3), (0.991, 0.014, 3.9)),
 }
-# The same averaged over the datasets, for the four hashes of the main text.
+# The same, averaged over the datasets, for the four hashes of the main text.
 _HARDENING_MEAN: dict[str, tuple[Cell, ...]] = {
     "dinohash": (0.700, 0.271, 57.7),
     "hybridhash": (0.729, 0.233, 47.1),
     "c-pdna": (0.922, 0.079, 13.2),
     "c-pdq": (0.987, 0.029, 4.6),
 }
-# White-box attacked images against what was attacked, at 40, 90 and 180; each SSIM, LPIPS, FID.
+# White-box attacked images against their starting images, at 40, 90 and 180; each SSIM, LPIPS, FID.
 _DISTORTION: dict[tuple[str, str], tuple[tuple[Cell, ...], ...]] = {
     ("neuralhash", "original"): ((0.625, 0.209, 22.3), (0.330, 0.545, 56.6), (0.171, 0.919, 103.3)),
     ("neuralhash", "both"): ((0.737, 0.075, 8.3), (0.397, 0.324, 30.2), (0.196, 0.701, 70.5)),
@@ -192,51 +192,51 @@ HASHES = tuple(_OVERALL)
 
 
 def overall(hash_name: str, column: str, variant: str) -> Cell:
-    """A cell of the overall summary (original and ours only)."""
+    """Return a cell of the overall summary (original and ours only)."""
     return _at(_OVERALL.get(hash_name), SUMMARY, column, ("original", "both"), variant)
 
 
 def certified_radius(hash_name: str, variant: str) -> Cell:
-    """The mean certified radius."""
+    """Return the mean certified radius."""
     rows = _CERTIFIED.get(hash_name)
     return _at(rows and rows[:1], ("radius",), "radius", VARIANTS, variant)
 
 
 def cner(hash_name: str, radius: float, variant: str) -> Cell:
-    """The certified non-evasion rate at a radius of CNER_RADII."""
+    """Return the certified non-evasion rate at a radius of CNER_RADII."""
     rows = _CERTIFIED.get(hash_name)
     return _at(rows and rows[1:], CNER_RADII, radius, VARIANTS, variant)
 
 
 def attack(part: str, hash_name: str, budget: float, variant: str) -> Cell:
-    """The success of white-box or black-box attacks at one budget."""
+    """Return the success rate of white-box or black-box attacks at one budget."""
     return _at(_ATTACKS.get(part, {}).get(hash_name), BUDGETS, budget, VARIANTS, variant)
 
 
 def transformation(hash_name: str, family: str, variant: str) -> Cell:
-    """Evasion by one family at the lowest intensity."""
+    """Return the evasion rate of one family of transformations at the lowest intensity."""
     return _at(_TRANSFORMS.get(hash_name), FAMILIES, family, VARIANTS, variant)
 
 
 def collisions(hash_name: str, variant: str) -> Cell:
-    """The collision rate of unrelated pairs."""
+    """Return the collision rate of unrelated pairs."""
     return _at((_COLLISIONS.get(hash_name, ()),), ("rate",), "rate", VARIANTS, variant)
 
 
 def hardening(hash_name: str, dataset: str, quality: str) -> Cell:
-    """The quality of hardened images of one dataset; ``all`` is the average of the main text, for four hashes."""
+    """Return the quality of hardened images of one dataset; ``all`` is the main text's average, for four hashes."""
     if dataset == "all":
         return _at((_HARDENING_MEAN.get(hash_name, ()),), ("all",), "all", QUALITIES, quality)
     return _at(_HARDENING.get(hash_name), DATASETS, dataset, QUALITIES, quality)
 
 
 def distortion(hash_name: str, variant: str, budget: float, quality: str) -> Cell:
-    """What white-box attacks at one budget do to images (original and ours only)."""
+    """Return the quality of white-box attacked images at one budget (original and ours only)."""
     return _at(_DISTORTION.get((hash_name, variant)), BUDGETS, budget, QUALITIES, quality)
 
 
 def ablation(column: str, variant: str) -> Cell:
-    """A cell of the ablation: whitebox, blackbox or certified, averaged over the paper's eight hashes."""
+    """Return a cell of the ablation: whitebox, blackbox or certified, averaged over the paper's eight hashes."""
     return _at((_ABLATION.get(variant, ()),), (variant,), variant, ("whitebox", "blackbox", "certified"), column)
 
 

@@ -1,4 +1,4 @@
-"""The report's plots: one figure a hash, so that a page can arrange them for any width."""
+"""Draw the report's plots, one per hash, so that the page can arrange them at any width."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ with require_extra("report", "a report"):
     from matplotlib.figure import Figure as Canvas
     from matplotlib.ticker import FixedLocator, NullLocator
 
-FULL_RADIUS = 0.3  # the paper's profiles divide radii by it
+FULL_RADIUS = 0.3  # the paper's profiles divide radii by this value
 AXES = ("Certified", "Adaptive", "White-box", "Black-box", "Transformations", "Collisions")
-PANELS = 4  # families of transformations side by side
+PANELS = 4  # panels per row
 
 
 @dataclass(frozen=True)
 class Kind:
-    """How one kind of plot is drawn; ``draw`` says whether there was anything to draw."""
+    """One kind of plot; ``draw`` returns False if there is nothing to draw."""
 
     title: str
     draw: Callable[[Canvas, Results, str], bool]
@@ -50,14 +50,14 @@ class Kind:
 
 
 def draw_all(found: Results) -> list[Plot]:
-    """Every plot that the run has figures for."""
+    """Return every plot that the run has figures for."""
     plots = []
     with style():
         for kind, how in KINDS.items():
             for index, name in enumerate(found.hashes, 1):
                 canvas = Canvas(figsize=how.size, layout="constrained")
                 if how.draw(canvas, found, name):
-                    # The number tells apart names that become the same slug.
+                    # The number separates names that have the same slug.
                     file = "-".join(filter(None, (kind, str(index), slug(name))))
                     plots.append(finish(canvas, file, kind, f"{how.title}, {escape.plain(name)}", wide=how.wide))
         canvas = Canvas(figsize=(7.6, 2.4), layout="constrained")
@@ -67,7 +67,7 @@ def draw_all(found: Results) -> list[Plot]:
 
 
 def _certified(canvas: Canvas, found: Results, name: str) -> bool:
-    """CNER over radius: identity pairs solid, benign variants dotted, the paper's two radii hollow."""
+    """Draw CNER over radius: identity pairs solid, benign variants dotted, the paper's two radii hollow."""
     radii = {variant: found.radii(name, variant) for variant in found.variants}
     radii = {variant: values for variant, values in radii.items() if values}
     if not radii:
@@ -96,7 +96,7 @@ def _certified(canvas: Canvas, found: Results, name: str) -> bool:
 
 def _success(part: str) -> Callable[[Canvas, Results, str], bool]:
     def draw(canvas: Canvas, found: Results, name: str) -> bool:
-        """Success over budget on a log axis, with intervals; half of the images is marked for the adaptive attack."""
+        """Draw success over budget on a log axis, with intervals; the adaptive plot has a line at 50 %."""
         axes = _axes(canvas, name)
         budgets = found.budgets(part)
         drawn = []
@@ -131,7 +131,7 @@ def _success(part: str) -> Callable[[Canvas, Results, str], bool]:
 
 
 def _transforms(canvas: Canvas, found: Results, name: str) -> bool:
-    """One small panel a family, its levels from left to right."""
+    """Draw one small panel per family, with its levels from left to right."""
     levels: dict[str, list[str]] = {}
     for transform, _ in found.transforms:
         levels.setdefault(family(transform), []).append(transform)
@@ -163,7 +163,7 @@ def _transforms(canvas: Canvas, found: Results, name: str) -> bool:
 
 
 def profile(found: Results, name: str, variant: str) -> list[float | None]:
-    """The dimensions of one variant in [0, 1]; None where the part was not run."""
+    """Return the profile of one variant, each dimension in [0, 1]; None for a part that was not run."""
     radius = mean(found.radii(name, variant))
     certified = None
     if any(found.radii(name, other) for other in found.variants):
@@ -179,7 +179,7 @@ def profile(found: Results, name: str, variant: str) -> list[float | None]:
 
 
 def published_profile(name: str, variant: str) -> list[float | None] | None:
-    """The same of the paper, which has no adaptive attack; None where it has no complete profile."""
+    """Return the paper's profile, in which the adaptive attack is None; None if the profile is not complete."""
     rates = [paper.overall(name, column, variant) for column in paper.SUMMARY[:-1]]
     if any(value is None for value in rates):
         return None
@@ -226,7 +226,7 @@ def _radar(canvas: Canvas, found: Results, name: str) -> bool:
 
 
 def _ablation(canvas: Canvas, found: Results) -> bool:
-    """Bars by variant, with the paper's averages over its eight hashes as hollow marks."""
+    """Draw bars by variant, with the paper's averages over its eight hashes as hollow marks."""
     measured = {variant: averages(found, variant) for variant in found.variants}
     shown = [measure for measure in ABLATION if any(figures[measure[0]] for figures in measured.values())]
     if not shown:
@@ -292,7 +292,7 @@ def _closed(angles: Any, values: Sequence[float]) -> tuple[list[float], list[flo
 
 
 def _known(figure: Figure | None) -> Figure:
-    assert figure is not None  # asked of a list that is not empty
+    assert figure is not None  # the list of radii is not empty
     return figure
 
 

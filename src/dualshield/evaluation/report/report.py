@@ -1,10 +1,10 @@
-"""A run's report: one page, and the same tables and plots as files.
+"""Write the report of a run: one page, and the same tables and plots as files.
 
 index.html            everything, in one file
 report.md             the tables as Markdown
 tables/NAME.{md,csv,tex}
 figures/NAME.{svg,png}
-files.json            what the report consists of, so that the next one can clear away what it no longer has
+files.json            the list of these files, so that the next report can remove old ones
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LISTING = "files.json"
 
 
 def report(run: Run, out: Path, progress: Callable[[str], None] = lambda what: None) -> Path:
-    """Write the report of a run, finished or not, into ``out``; the page, written last, is complete or the old one."""
+    """Write the report of a run, finished or not, into ``out``, and return the page, which is replaced last."""
     _check(out)
     progress("reading")
     found = Results(run)
@@ -56,7 +56,7 @@ def _write(out: Path, files: dict[str, bytes], page: bytes) -> None:
         for folder in {(out / name).parent for name in files}:
             folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"cannot make the folder {out}: {error.strerror or error}; choose another folder") from error
+        raise InputError(f"cannot create the folder {out}: {error.strerror or error}; choose another folder") from error
     for name, data in files.items():
         write_atomically(out / name, data)
     write_atomically(out / LISTING, (json.dumps(sorted(files), indent=1) + "\n").encode())
@@ -67,20 +67,20 @@ def _write(out: Path, files: dict[str, bytes], page: bytes) -> None:
 
 
 def _check(out: Path) -> None:
-    """Somebody else's page is not overwritten."""
+    """Raise an error if ``out`` has a page that is not one of our reports, which must not be overwritten."""
     page = out / INDEX
     try:
-        # To read a pipe would wait for somebody to write into it.
+        # is_file first, because reading a pipe would wait for a writer.
         ours = page.is_file() and html.GENERATOR.encode() in page.read_bytes()[:4096]
         foreign = page.exists() and not ours
     except OSError as error:
         raise InputError(f"cannot use {out}: {error.strerror or error}; choose another folder") from error
     if foreign or (out.exists() and not out.is_dir()):
-        raise InputError(f"{page if foreign else out} is not a report of ours; choose another folder")
+        raise InputError(f"{page if foreign else out} is not a DualShield report; choose another folder")
 
 
 def _listed(out: Path) -> set[str]:
-    """Files of the last report; the listing may have been tampered with, so it reaches no others."""
+    """Return the files of the last report; paths outside of its folders are ignored, as the list may be forged."""
     try:
         names = json.loads((out / LISTING).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The rows of every table of the report: the run's figures by variant, and the paper's where it has the cell."""
+"""The rows of all tables of the report: the run's figures by variant, and the paper's figures where it has them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ABLATION = (
 
 
 def heading(variant: str) -> str:
-    """A variant as a column is called."""
+    """Return the column heading of a variant."""
     return "Both shields" if variant == "both" else variant[:1].upper() + variant[1:]
 
 
 def variant_table(found: Results, name: str, title: str, measure: str, rows: Iterable[Row]) -> Table:
-    """A table whose columns are the run's variants and the paper's; what nobody has a figure for is left out."""
+    """Return a table with the variants of the run and of the paper as columns; empty rows are left out."""
     ours, theirs = (tuple(map(heading, names)) for names in (found.variants, paper.VARIANTS))
     return Table(name, title, measure, ours, theirs, tuple(rows)).trimmed()
 
@@ -41,13 +41,13 @@ def row(
     scale: float = PERCENT,
     lower: bool = True,
 ) -> Row:
-    """One measure by variant; the paper's figures come in the units shown."""
+    """Return the row of one measure by variant; ``theirs`` are the paper's figures in the units shown."""
     cells = [Cell(figure, digits, scale) for figure in ours]
     return Row(hash_name, label, best_marked(cells, lower=lower), tuple(_printed(value, digits) for value in theirs))
 
 
 def summary(found: Results) -> Iterator[Row]:
-    """The headline of every hash."""
+    """Yield the summary rows of every hash."""
     for name in found.hashes:
         yield _averaged(found, name, "whitebox", "White-box success, %")
         yield _cost(found, name, "Adaptive cost of evasion, ℓ₂")
@@ -58,7 +58,7 @@ def summary(found: Results) -> Iterator[Row]:
 
 
 def certified(found: Results) -> Iterator[Row]:
-    """Mean radius and CNER, for identity pairs (which the paper has) and for benign variants (which it has not)."""
+    """Yield mean radius and CNER, for identity pairs (as in the paper) and for benign variants (not in the paper)."""
     for name in found.hashes:
         yield _radius(found, name, "Mean radius, identity")
         detected = [found.radii(name, variant, kind="radius_detected") for variant in found.variants]
@@ -77,7 +77,7 @@ def certified(found: Results) -> Iterator[Row]:
 
 
 def attacks(found: Results, part: str) -> Iterator[Row]:
-    """Success by budget, and the average."""
+    """Yield the success rate by budget, and the average."""
     for name in found.hashes:
         for budget in found.budgets(part):
             ours = [found.success(part, name, variant, budget) for variant in found.variants]
@@ -87,7 +87,7 @@ def attacks(found: Results, part: str) -> Iterator[Row]:
 
 
 def adaptive(found: Results) -> Iterator[Row]:
-    """Success by budget, and the cost."""
+    """Yield the success rate by budget, and the cost of evasion."""
     for name in found.hashes:
         for budget in found.budgets("adaptive"):
             ours = [found.success("adaptive", name, variant, budget) for variant in found.variants]
@@ -96,7 +96,7 @@ def adaptive(found: Results) -> Iterator[Row]:
 
 
 def lowest_transforms(found: Results) -> Iterator[Row]:
-    """The paper's families at their lowest intensity."""
+    """Yield the evasion rate by each of the paper's families at its lowest intensity, and the average."""
     for name in found.hashes:
         for kind in paper.FAMILIES:
             mild = [transform for transform in MILDEST if family(transform) == kind]
@@ -106,7 +106,7 @@ def lowest_transforms(found: Results) -> Iterator[Row]:
 
 
 def all_transforms(found: Results) -> Iterator[Row]:
-    """Every transformation by itself, the paper's and the extras."""
+    """Yield the evasion rate by every transformation, the paper's and the extras."""
     for name in found.hashes:
         for transform, published in found.transforms:
             ours = [found.evasion(name, variant, [transform]) for variant in found.variants]
@@ -115,12 +115,12 @@ def all_transforms(found: Results) -> Iterator[Row]:
 
 
 def collisions(found: Results) -> Iterator[Row]:
-    """Unrelated pairs that match."""
+    """Yield the share of unrelated pairs that match."""
     return (_collided(found, name, "unrelated pairs, %") for name in found.hashes)
 
 
 def distortion(found: Results) -> Iterator[Row]:
-    """What white-box attacks do to images. Nothing is best here: a small change serves the attacker."""
+    """Yield the quality of white-box attacked images. No value is marked best: a small change helps the attacker."""
     for name in found.hashes:
         for budget in found.budgets("whitebox"):
             for quality, (label, digits) in QUALITIES.items():
@@ -140,7 +140,7 @@ def distortion(found: Results) -> Iterator[Row]:
 
 
 def hardening(found: Results) -> Table:
-    """Hardened images against originals, by dataset; its columns are the metrics."""
+    """Return the table of hardened images against originals by dataset; its columns are the metrics."""
     columns = {**QUALITIES, **OWN_QUALITIES}
     rows = []
     for name in found.hashes:
@@ -161,7 +161,7 @@ def hardening(found: Results) -> Table:
 
 
 def ablation(found: Results) -> Iterator[Row]:
-    """The averages over all hashes, the run's and the paper's."""
+    """Yield the averages over all hashes, of the run and of the paper."""
     measured = [averages(found, variant) for variant in found.variants]
     for column, label, digits, scale, lower in ABLATION:
         theirs = [paper.ablation(column, variant) for variant in paper.VARIANTS]
@@ -170,7 +170,7 @@ def ablation(found: Results) -> Iterator[Row]:
 
 
 def averages(found: Results, variant: str) -> dict[str, Figure | None]:
-    """The ablation's measures, averaged over the hashes of the run; only a single hash's has an interval."""
+    """Return the ablation's measures averaged over the hashes of the run; with several hashes without interval."""
     return {
         "whitebox": _across([found.average_success("whitebox", name, variant) for name in found.hashes]),
         "blackbox": _across([found.average_success("blackbox", name, variant) for name in found.hashes]),

@@ -1,4 +1,4 @@
-"""The sections of the report: tables, kinds of plots, and the words that are needed to read them."""
+"""The sections of the report: tables, kinds of plots, and the text that explains them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from dualshield.evaluation.report.figures import Results
 from dualshield.evaluation.report.rows import variant_table
 from dualshield.evaluation.report.tables import Row, Table
 
-NOT_RUN = "This part was not run, so nothing is known about it here."
+NOT_RUN = "This part was not run, so there are no results."
 
 
 @dataclass(frozen=True)
 class Section:
-    """One chapter; ``missing`` says in place of tables that a part was not run."""
+    """One section; ``missing`` is shown instead of tables if the part was not run."""
 
     name: str
     title: str
     lead: str
     tables: tuple[Table, ...] = ()
-    plot: str = ""  # the kind that belongs here
+    plot: str = ""  # the kind of plot to show
     missing: str = ""
 
 
@@ -37,42 +37,42 @@ CERTIFIED = (
     "variants with a mild transformation of it. A dash means that the variant has no certificate at all."
 )
 WHITEBOX = (
-    "Projected gradient descent with full knowledge of hash, threshold and defence, as the paper has it. The deployed "
-    "matcher judges the saved image with fresh noise. The attack stops as soon as the plain hash is evaded: a "
-    "reference that holds out longer is changed more before it is judged, and may look the worse for it. The adaptive "
-    "attack has no such stop and is the one to judge a defence by."
+    "Projected gradient descent with full knowledge of hash, threshold and defence, as in the paper. The deployed "
+    "matcher judges the saved image with fresh noise. The attack stops as soon as the plain hash is evaded: an "
+    "image that resists longer is changed more before it is judged, and may look less robust than it is. The adaptive "
+    "attack has no such stop; judge a defence by the adaptive attack."
 )
 BLACKBOX = (
     "Natural evolution strategies on the score that the matcher returns, without gradients and with a limited number "
-    "of queries, as the paper has it."
+    "of queries, as in the paper."
 )
 ADAPTIVE = (
     "The strongest attack we know: gradients averaged over draws of the deployed noise, and for each image a bisection "
     "over the budgets. The cost of evasion is the ℓ₂ norm at which half of the images evade, interpolated on a log "
-    "scale. The paper has no figures of such an attack."
+    "scale. The paper has no figures for such an attack."
 )
 TRANSFORMS = (
-    "Images that were saved again, cropped, turned or recoloured by people who attack nothing. Brightness and contrast "
-    "have two lowest intensities, 0.85 and 1.15, counted in equal parts. Extras are ours, not the paper's."
+    "Everyday edits, not attacks: images saved again, cropped, rotated or recoloured. Brightness and contrast have "
+    "two lowest intensities, 0.85 and 1.15, counted in equal parts. Extras are ours, not the paper's."
 )
 COLLISIONS = (
-    "A defence must not win by matching everything. Pairs are drawn from the images of the run, without those found to "
-    "be duplicates of each other. The paper's pairs come from ImageNet alone."
+    "A matcher that matches everything would resist all attacks, so collisions are measured too. Pairs are drawn from "
+    "the images of the run, except known duplicates. The paper's pairs come from ImageNet alone."
 )
 QUALITY = (
-    "Hardened images against their originals, and attacked images against what the attacker started from. Higher SSIM "
+    "Hardened images against their originals, and attacked images against their starting images. Higher SSIM "
     "and PSNR, lower LPIPS and FID mean a smaller visible change."
 )
 PROFILES = (
     "The paper's five dimensions and the adaptive attack; farther out is better. One minus the rate for attacks "
     "(averaged over their budgets), transformations (lowest intensity) and collisions; the mean certified radius "
     "divided by 0.3, cut off at 1. A variant without certificates has 0 there. Dashed lines are the paper's own "
-    "figures; it has none of the adaptive attack."
+    "figures; the paper has none for the adaptive attack."
 )
 
 
 def build(found: Results) -> list[Section]:
-    """All sections with figures, in the order of the page."""
+    """Return all sections with figures, in the order of the page."""
 
     def table(name: str, title: str, measure: str, lines: Iterable[Row]) -> Table:
         return variant_table(found, name, title, measure, lines)
@@ -132,8 +132,8 @@ def build(found: Results) -> list[Section]:
         Section(
             "ablation",
             "Ablation",
-            f"What each shield adds{over}. The paper's columns are averages over its eight hashes, so they compare "
-            "only as far as the hashes are the same.",
+            f"What each shield adds{over}. The paper's columns are averages over its eight hashes, so compare "
+            "them only as far as the hashes are the same.",
             (ablation,) if ablation.rows else (),
             "ablation" if ablation.rows else "",
             "" if ablation.rows else "Neither white-box, black-box nor certified results are complete for every hash.",
@@ -143,7 +143,7 @@ def build(found: Results) -> list[Section]:
 
 
 def _quality(found: Results) -> Section:
-    title = "White-box attacked images against what was attacked"
+    title = "White-box attacked images against their starting images"
     tables = (
         rows.hardening(found),
         variant_table(found, "distortion", title, "Measure", rows.distortion(found)),

@@ -1,6 +1,6 @@
-"""One kind of table for the whole report, and its three plain renderings: Markdown, CSV and LaTeX.
+"""The tables of the report, and how they are written as Markdown, CSV and LaTeX.
 
-A row is one measure of one hash; its columns are the variants of the run, and beside them the paper's own figures.
+A row is one measure of one hash; its columns are the variants of the run, followed by the paper's own figures.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Cell:
-    """One figure as it is shown; ``scale`` 100 turns a rate into per cent."""
+    """One figure with its format; ``scale`` 100 turns a rate into per cent."""
 
     figure: Figure | None = None
     digits: int = 1
@@ -38,7 +38,7 @@ class Cell:
 
     @property
     def interval(self) -> str:
-        """The 95 % interval; an end that the budgets did not reach is left open. Empty without one."""
+        """The 95 % interval; an end outside the budgets is left open. Empty if there is no interval."""
         if self.figure is None or self.shown is None:
             return ""
         low, high = (
@@ -51,7 +51,7 @@ class Cell:
 
     @property
     def shown(self) -> float | None:
-        """The value as far as its digits show it: what looks equal is equal."""
+        """The value rounded to the digits shown, so that values that look equal are equal."""
         if self.figure is None or not math.isfinite(self.figure.value):
             return None
         return round(self.scale * self.figure.value, self.digits)
@@ -63,7 +63,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One measure of one hash (``group``); ``heat`` asks for shaded cells where a page can shade."""
+    """One measure of one hash (``group``); with ``heat`` the page shades its cells."""
 
     group: str
     label: str
@@ -74,7 +74,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows below the columns of the run and of the paper; ``name`` is also its file's."""
+    """A table with columns of the run and of the paper; ``name`` is also the name of its files."""
 
     name: str
     title: str
@@ -85,7 +85,7 @@ class Table:
     notes: tuple[str, ...] = ()
 
     def trimmed(self) -> Table:
-        """Without the paper's columns that are empty, and without rows in which nobody has a figure."""
+        """Return the table without empty rows and without empty columns of the paper."""
         kept = [row for row in self.rows if any(cell.figure for cell in (*row.cells, *row.paper))]
         filled = [any(row.paper[index].figure for row in kept) for index in range(len(self.paper_columns))]
         rows = [replace(row, paper=tuple(_where(row.paper, filled))) for row in kept]
@@ -98,7 +98,7 @@ class Table:
 
 
 def best_marked(cells: Sequence[Cell], *, lower: bool) -> tuple[Cell, ...]:
-    """Mark the best of a row; nothing is best where all are equal. What exceeds every budget is above all else."""
+    """Mark the best cells of a row, none if all are equal; a cost above all budgets is the highest value."""
     found = {index: _rank(cell) for index, cell in enumerate(cells) if cell.shown is not None}
     if len(set(found.values())) < 2:
         return tuple(cells)
@@ -107,7 +107,7 @@ def best_marked(cells: Sequence[Cell], *, lower: bool) -> tuple[Cell, ...]:
 
 
 def markdown(table: Table) -> str:
-    """A GitHub table; the best of a row is bold, intervals stand behind the figures."""
+    """Return a GitHub table; the best value of a row is bold, intervals are in parentheses."""
     headings = [*(["hash"] if table.groups != [""] else []), table.measure, *table.columns]
     headings += [f"paper: {column}" for column in table.paper_columns]
     words = len(headings) - len(table.columns) - len(table.paper_columns)
@@ -127,7 +127,7 @@ def markdown(table: Table) -> str:
 
 
 def tidy(table: Table) -> str:
-    """CSV with one figure a line, in the units shown."""
+    """Return CSV with one figure per line, in the units shown."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["table", "hash", "measure", "column", "source", "bound", "value", "low", "high", "n"])
@@ -144,7 +144,7 @@ def tidy(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    """A booktabs table across both columns of a paper; published figures are grey."""
+    """Return a LaTeX booktabs table across both columns of a page; the paper's figures are grey."""
     grouped = table.groups != [""]
     words = 2 if grouped else 1
     ours, theirs = len(table.columns), len(table.paper_columns)

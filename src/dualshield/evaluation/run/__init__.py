@@ -1,1 +1,1 @@
-"""How an evaluation is carried out: pieces of work, worker processes, a folder of results that can be resumed."""
+"""Run an evaluation: pieces of work, worker processes, and a folder of results that can be resumed."""

@@ -1,4 +1,4 @@
-"""What a run is, for its ``config.json``: the plan, the images, the software, and how many records there will be."""
+"""Build the ``config.json`` of a run: the plan, the images, the software, and the expected number of records."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dualshield.evaluation.run import provenance
 from dualshield.evaluation.run.folder import FORMAT
 from dualshield.evaluation.run.records import Key
 
-MOST = 2**53  # records that anybody could have
+MOST = 2**53  # largest plausible number of records
 
 
 def configuration(
     plan: RunPlan, pool: Pool, facts: dict[str, Any], extras: Extras, keys: Iterable[Key]
 ) -> dict[str, Any]:
-    """Ready for JSON; ``facts`` are those of the hashes, ``keys`` those of all records to come."""
+    """Return the configuration, ready for JSON; ``facts`` describe the hashes, ``keys`` are those of all records."""
     return {
         "format": FORMAT,
         "plan": plan.name,
@@ -46,7 +46,7 @@ def configuration(
 
 
 def _counted(keys: Iterable[Key]) -> dict[str, dict[str, dict[str, int]]]:
-    """Records of the finished run, by part, hash and variant."""
+    """Return the number of records of the finished run, by part, hash and variant."""
     counts: dict[str, dict[str, dict[str, int]]] = {}
     for key in keys:
         of = counts.setdefault(key.part, {}).setdefault(key.hash, {})
@@ -55,7 +55,7 @@ def _counted(keys: Iterable[Key]) -> dict[str, dict[str, dict[str, int]]]:
 
 
 def expected(config: dict[str, Any], part: str, hash_: str, variant: str) -> int | None:
-    """How many records the finished run has; None where the configuration does not tell, as in older runs."""
+    """Return the number of records of the finished run; None if the configuration lacks it, as in older runs."""
     counts = config.get("expected")
     for name in (part, hash_):
         if not isinstance(counts, dict):

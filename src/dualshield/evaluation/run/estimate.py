@@ -1,4 +1,4 @@
-"""How long the rest of a run will take, from what pieces of the same kind took, also before it was interrupted."""
+"""Estimate the time left of a run from the times of finished pieces, including those before an interruption."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from statistics import fmean
 Kind = tuple[str, str, str]
 """Hash, variant and part: pieces of one kind take about the same time."""
 Times = dict[Kind, list[float]]
-"""Seconds that pieces took."""
+"""Seconds of finished pieces, by kind."""
 
 
 class Estimate:
-    """Counts pieces down. With a ``file`` it knows what earlier sittings of the run took, and tells later ones."""
+    """Tracks the pieces left; with a ``file`` the times are kept for later sessions of the run."""
 
     def __init__(self, kinds: Iterable[Kind], jobs: int = 1, file: Path | None = None) -> None:
         self._left = Counter(kinds)
@@ -27,23 +27,23 @@ class Estimate:
         self._now: Times = {}
 
     def done(self, kind: Kind, seconds: float) -> None:
-        """One piece less."""
+        """Record that a piece is finished."""
         self._left[kind] -= 1
         self._now.setdefault(kind, []).append(seconds)
         if self._file:
-            with suppress(OSError), self._file.open("a", encoding="ascii") as file:  # a full disk is others' to report
+            with suppress(OSError), self._file.open("a", encoding="ascii") as file:  # reported with the results
                 file.write(json.dumps([*kind, seconds]) + "\n")
 
     def seconds(self) -> float | None:
-        """None as long as nothing was done."""
+        """Return the estimated seconds left; None if no piece is finished yet."""
         if not self._now and not self._before:
             return None
         return sum(count * self._mean(kind) for kind, count in self._left.items() if count) / self._jobs
 
     def _mean(self, kind: Kind) -> float:
-        """Of this sitting if it met the kind: others may have had more cores. Else of the kind's part in any.
+        """Return the mean seconds of a kind: of this session, else of earlier ones, else of any kind of the same part.
 
-        A part not met at all is taken to be like the quickest: it is collisions or FID, for most of a run.
+        A part without any times is taken to be as fast as the fastest kind: it is usually collisions or FID.
         """
         met = (*self._now.items(), *self._before.items())
         alike = self._now.get(kind) or self._before.get(kind)
@@ -52,7 +52,7 @@ class Estimate:
 
 
 def _read(file: Path) -> Times:
-    """What can be read of it: a kill may leave half a line."""
+    """Return the times in a file; broken lines are skipped, because an interruption may leave half a line."""
     times: Times = {}
     with suppress(OSError):
         for line in file.read_text(encoding="ascii", errors="replace").splitlines():

@@ -1,14 +1,14 @@
-"""The folder of a run: its configuration, its growing results, and the images kept beside them.
+"""The folder of a run: its configuration, its results, and the images kept with them.
 
-    config.json                                       what the run is; a resumed one is the same, or has more images
-    results.jsonl                                     one line per finished piece, see `records`
-    times.jsonl                                       how long pieces took, for the time left after an interruption
-    images/original/DATASET/IMAGE.png                 for the report's gallery, 8-bit canonical images like all here
-    images/published/HASH/VARIANT/DATASET/IMAGE.png   as published; hardened ones until the run is finished
+    config.json                                       the configuration; a resumed run may only add images
+    results.jsonl                                     one line per record, see `records`
+    times.jsonl                                       seconds per piece, to estimate the time left
+    images/original/DATASET/IMAGE.png                 for the report's gallery; all images are canonical, in 8 bits
+    images/published/HASH/VARIANT/DATASET/IMAGE.png   as published; hardened images until the run is finished
     images/attacked/PART/HASH/VARIANT/DATASET/IMAGE/BUDGET.png
-    features/...                                      for FID; they stay, because a run may grow
+    features/...                                      for FID; kept, because images may be added later
 
-IMAGE is the whole file name, ``photo.jpg.png``: two files may differ in their suffix only.
+IMAGE is the whole file name, as in ``photo.jpg.png``, because two files may differ only in their suffix.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LOCK = ".lock"  # stays when the run is finished: to remove it could give the fo
 
 
 class RunFiles:
-    """The images and features of a run, and what is known of its results."""
+    """The images and features of a run, and its finished records in ``known``."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -61,28 +61,28 @@ class RunFiles:
         return folder / f"{budget_name(budget)}.png"
 
     def save_image(self, file: Path, image: CanonicalImage) -> None:
-        """Losslessly: all images of a run lie on the 8-bit grid."""
+        """Save an image as PNG, without loss, because all images of a run are rounded to 8 bits."""
         _write(file, image.to_png())
 
     def read_image(self, file: Path, name: str) -> CanonicalImage | None:
-        """What `save_image` kept, if it did."""
+        """Return an image saved by `save_image`; None if there is none."""
         return CanonicalImage(load_image(file).pixels, name) if file.exists() else None
 
     def copy_image(self, source: Path, target: Path) -> None:
-        """The same image under another name, if there is one and the name is free."""
+        """Copy an image file, if it exists and the target does not."""
         if source.exists() and not target.exists():
             _write(target, source.read_bytes())
 
     # -- features ----------------------------------------------------------------------------------
 
     def save_features(self, place: Sequence[str], features: torch.Tensor) -> None:
-        """Of one image, as a vector."""
+        """Save the feature vector of one image."""
         data = BytesIO()
         np.save(data, features.cpu().numpy().astype(np.float32))
         _write(self._features_file(place), data.getvalue())
 
     def read_features(self, place: Sequence[str]) -> torch.Tensor | None:
-        """What `save_features` kept, if it did."""
+        """Return features saved by `save_features`; None if there are none."""
         file = self._features_file(place)
         return torch.from_numpy(np.load(file, allow_pickle=False)) if file.exists() else None
 
@@ -91,13 +91,13 @@ class RunFiles:
 
 
 class RunFolder(RunFiles):
-    """Opened for writing results; everything in it is a whole piece or is not there."""
+    """A run folder opened for writing, and locked against other processes if the file system allows it."""
 
     def __init__(self, path: Path, config: dict[str, Any], *, resume: bool) -> None:
         super().__init__(path)
-        config = json.loads(json.dumps(config))  # as it will be read again
+        config = json.loads(json.dumps(config))  # the same types as when read back
         self._lock: FileLock | None = None
-        self._is_new = self._begins = False  # the folder, the run in it
+        self._is_new = self._begins = False  # whether this object made the folder, and the run in it
         try:
             if not path.exists():
                 path.mkdir(parents=True)
@@ -109,13 +109,13 @@ class RunFolder(RunFiles):
             self._results = _open_results(path / RESULTS)
         except OSError as error:
             self._unlock()
-            raise InputError(f"cannot use {path} as a run folder: {error.strerror or error}") from error
+            raise InputError(f"cannot use {path} as a run folder: {error.strerror or error}; choose another") from error
         except InputError:
             self._unlock()
             raise
 
     def append(self, key: Key, result: dict[str, Any]) -> None:
-        """Keep one finished piece; it is on its way to the disk when this returns."""
+        """Write one finished record and flush it."""
         result = {name: _plain(value) for name, value in result.items()}
         try:
             self._results.write(json.dumps({"key": key, "result": result}, allow_nan=False) + "\n")
@@ -123,12 +123,12 @@ class RunFolder(RunFiles):
         except OSError as error:
             why = error.strerror or error
             raise InputError(
-                f"cannot write {self.path / RESULTS}: {why}; all before is kept: make room and resume the run"
+                f"cannot write {self.path / RESULTS}: {why}; earlier results are saved: make room and resume the run"
             ) from error
         self.known[key] = result
 
     def close(self) -> None:
-        """No more results. A run that finished nothing leaves nothing, which would be in the way of the next."""
+        """Close the results; a new run without any result is removed, so that its folder can be used again."""
         with suppress(OSError):
             self._results.close()
         if self._begins and not self.known:
@@ -151,10 +151,10 @@ class RunFolder(RunFiles):
             self._lock = None
             if not os.path.lexists(self.path / CONFIG):
                 with suppress(OSError):
-                    (self.path / LOCK).unlink()  # somebody else's folder, left as it was
+                    (self.path / LOCK).unlink()  # the folder existed before, so only the lock is removed
 
     def clean(self, gallery: Sequence[Picture]) -> None:
-        """Remove what only the work itself needed."""
+        """Remove published images that are not in the gallery."""
         shown = {(picture.dataset, f"{picture.name}.png") for picture in gallery}
         for file in (self.path / IMAGES / "published").glob("*/*/*/*.png"):
             if (file.parent.name, file.name) not in shown:
@@ -163,9 +163,9 @@ class RunFolder(RunFiles):
 
 
 def _locked(path: Path) -> FileLock | None:
-    """The folder, held until it is released or the process ends: two of them would lose results.
+    """Lock the folder until release or the end of the process, because two processes would lose results.
 
-    None where it cannot be held, as on some network drives.
+    Return None if it cannot be locked, as on some network drives.
     """
     if not path.is_dir():
         return None
@@ -173,25 +173,25 @@ def _locked(path: Path) -> FileLock | None:
     try:
         lock.acquire(timeout=0)
     except Timeout as error:
-        raise InputError(f"another process works on {path}; wait for it, or choose another folder") from error
+        raise InputError(f"another process is using {path}; wait for it to finish, or choose another folder") from error
     except (OSError, NotImplementedError):
         return None
     return lock
 
 
 def _prepare(path: Path, config: dict[str, Any], resume: bool) -> bool:
-    """Write the configuration where it has to be, and tell whether the run begins here."""
+    """Write the configuration if it is new or has more images; return whether the run is new."""
     if path.exists() and not path.is_dir():
-        raise InputError(f"{path} is a file; give a folder for the run")
+        raise InputError(f"{path} is a file, not a folder; choose a folder for the run")
     file = path / CONFIG
     begins = not os.path.lexists(file)
     if not begins:
         if not resume:
-            raise InputError(f"{path} holds a run already; resume that run, or choose another folder")
+            raise InputError(f"{path} already contains a run; resume it, or choose another folder")
         if not grows(path, _read_config(file), config):
             return False
         if os.path.lexists(path / RESULTS):
-            _forget_sets(path)  # first: interrupted here, it is the old run without them
+            _drop_sets(path)  # before the configuration: an interruption here leaves a valid old run
     elif path.is_dir() and any(not entry.name.startswith(".") for entry in path.iterdir()):
         raise InputError(f"{path} is not empty and not a run folder; choose another folder")
     write_atomically(file, (json.dumps(config, indent=1) + "\n").encode())
@@ -202,11 +202,11 @@ def _read_config(file: Path) -> dict[str, Any]:
     try:
         return read_config(file)
     except InputError as error:
-        raise InputError(f"{error}; start anew in another folder") from error
+        raise InputError(f"{error}; start again in another folder") from error
 
 
-def _forget_sets(path: Path) -> None:
-    """Leave only the records about single images."""
+def _drop_sets(path: Path) -> None:
+    """Remove the records about pairs and sets of images from the results."""
     kept = [record for record in Run.open(path).records if record.key.part not in SET_PARTS]
     lines = [json.dumps({"key": record.key, "result": record.result}) + "\n" for record in kept]
     write_atomically(path / RESULTS, "".join(lines).encode("ascii"))
@@ -215,7 +215,7 @@ def _forget_sets(path: Path) -> None:
 def _open_results(file: Path) -> TextIO:
     cut = file.exists() and file.read_bytes()[-1:] not in (b"", b"\n")
     results = file.open("a", encoding="ascii")
-    if cut:  # an interruption left half a line; what follows needs one of its own
+    if cut:  # an interruption left half a line; start a new one
         results.write("\n")
     return results
 
@@ -224,10 +224,10 @@ def _write(file: Path, data: bytes) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"cannot make the folder {file.parent}: {error.strerror or error}") from error
+        raise InputError(f"cannot create the folder {file.parent}: {error.strerror or error}") from error
     write_atomically(file, data)
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no infinities."""
+    """Return None for NaN and infinity, which JSON does not have."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

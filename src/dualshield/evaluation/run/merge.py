@@ -1,8 +1,8 @@
-"""Several runs as one: the same options on different images, as several machines or sessions do them.
+"""Merge runs with the same options on different images, for example from several machines, into one.
 
-An image is asked the same whether the others are part of its run or not, and its noise is its own. So records about
-single images are those of one large run. Unrelated pairs stay within their runs. FID is a figure of a whole set: it
-is kept for folders that one run has for itself, and dropped for all others.
+The results of an image do not depend on the other images of its run. So the records about single images are the same as
+in one large run. Unrelated pairs are formed within each run only. FID is a figure of a whole set: it is kept for
+datasets that are in one run only, and dropped for all others.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dualshield.evaluation.plan.datasets import ALL
 from dualshield.evaluation.run.records import Record, Run
 from dualshield.evaluation.run.resume import CIRCUMSTANCES, DERIVED, IMAGES, difference
 
-# What each run has for itself: where it begins, how far it goes, when and where it was made.
+# Settings that may differ between merged runs: range of images, date and machine.
 OWN = ("skip", "limit", *CIRCUMSTANCES)
 LISTED = ("unreadable", "duplicates", "warnings")
 
 
 def merge(runs: Sequence[Run]) -> Run:
-    """One run with the images of all; refused if an image is in two of them, or they measured different things."""
+    """Return one run with the images of all; raise an error if runs share images or differ in their settings."""
     first, *others = runs
     if not others:
         return first
@@ -31,8 +31,8 @@ def merge(runs: Sequence[Run]) -> Run:
         if found is not None:
             where, one, another = found
             raise InputError(
-                f"{first.folder} and {other.folder} cannot be reported as one: {where} is {one} and {another}; "
-                "only runs of the same options, software and weights can, on different images"
+                f"{first.folder} and {other.folder} cannot be merged: {where} is {one} and {another}; "
+                "merge only runs with the same options, software and weights, on different images"
             )
     return Run(first.folder, _config(runs), tuple(_records(runs)), tuple(runs))
 
@@ -50,14 +50,14 @@ def _config(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def _data(runs: Sequence[Run]) -> dict[str, dict[str, str]]:
-    """Images of all runs by dataset, name and digest."""
+    """Return the sha256 of all images of the runs, by dataset and name."""
     found: dict[str, dict[str, str]] = {}
     for run in runs:
         for dataset, images in _images(run).items():
             of = found.setdefault(dataset, {})
             for name, digest in images.items():
                 if name in of:
-                    raise InputError(f"{run.folder} has {dataset}/{name}, which another of these runs has too")
+                    raise InputError(f"{run.folder} has {dataset}/{name}, as does another run; leave one run out")
                 of[name] = digest
     return found
 
@@ -65,7 +65,7 @@ def _data(runs: Sequence[Run]) -> dict[str, dict[str, str]]:
 def _images(run: Run) -> dict[str, dict[str, str]]:
     data = run.config.get("data")
     if not isinstance(data, dict) or not all(isinstance(images, dict) for images in data.values()):
-        raise InputError(f"{run.folder} does not say which images it has; it cannot be reported together with others")
+        raise InputError(f"{run.folder} does not list its images, so it cannot be merged; report it by itself")
     return data
 
 

@@ -1,4 +1,4 @@
-"""What produced a run, for its ``config.json``: versions, weights, machine. No host name, no paths."""
+"""Versions, weights and machine of a run, for its ``config.json``; without host name and paths."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PACKAGES = ("torch", "numpy", "scipy", "pillow", "openvino", "torchmetrics", "on
 
 
 def versions() -> dict[str, str]:
-    """Of everything that results depend on."""
+    """Return the versions of all software that results depend on."""
     found = {"dualshield": __version__, "python": platform.python_version()}
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
@@ -31,7 +31,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """Enough to judge the seconds by."""
+    """Return a description of the machine, to interpret the measured times."""
     return {
         "cpu": _cpu(),
         "architecture": platform.machine(),
@@ -43,7 +43,7 @@ def machine() -> dict[str, Any]:
 
 
 def memory_gib() -> float:
-    """Of the whole machine; 0 where it cannot be told."""
+    """Return the memory of the machine in GiB; 0 if it is not known."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30 if hasattr(os, "sysconf") else 0.0
 
 
@@ -56,7 +56,7 @@ def _cpu() -> str:
 
 
 def hash_facts(deployment: Deployment) -> dict[str, Any]:
-    """The members of a deployment as they are now: versions, weights, and the matcher they get."""
+    """Return the version, weights, profile and matcher of each member of a deployment."""
     return {
         member.hash.name: {
             "version": member.hash.version,
@@ -73,7 +73,7 @@ def hash_facts(deployment: Deployment) -> dict[str, Any]:
 
 
 def _digest(profile: Profile) -> dict[str, Any]:
-    """Not all of it: what it was measured with may name folders."""
+    """Return the sha256 and main parameters of a profile, not all of it, because it may contain paths."""
     text = json.dumps(asdict(profile), sort_keys=True)
     chosen = {"lowpass": profile.lowpass, "sigma": profile.sigma, "threshold": profile.threshold}
     return {**chosen, "sha256": hashlib.sha256(text.encode()).hexdigest()}

@@ -1,7 +1,7 @@
-"""What a run leaves behind: a folder with ``config.json`` and ``results.jsonl``, one record per pair and part.
+"""Read the results of a run: a folder with ``config.json`` and ``results.jsonl``, one record per line.
 
-A record is ``{"key": [part, hash, variant, dataset, image, detail], "result": {...}}``. What ``detail`` and ``result``
-hold depends on the part:
+A record is ``{"key": [part, hash, variant, dataset, image, detail], "result": {...}}``. The content of ``detail`` and
+``result`` depends on the part:
 
 ========== ==================================== =====================================================================
 part       detail                               result
@@ -12,17 +12,17 @@ certified  ``identity``, or a benign            decision, radius, p_lower, sigma
 whitebox   the budget, such as ``40``           an ``AttackResult`` (``pgd``), and lpips
 adaptive   the budget, from 1 to 180            the same (``eot-pgd``); ``inferred: true`` where a search inferred it
 blackbox   the budget                           the same (``nes``)
-nes-plain  the budget                           the same (``nes-plain``); a red team's only
-collision  the budget                           the same (``collision``), and query, the image it began at; the same
+nes-plain  the budget                           the same (``nes-plain``); only in red teams
+collision  the budget                           the same (``collision``), and query, its start image; only in red teams
 transforms the transformation                   decision, evaded, ssim, paper (whether the paper has it)
 collisions the other image, ``dataset/name``    decision, collided
 quality    empty                                ssim, lpips, psnr, l2, linf, seconds: hardened against original;
-                                                unchanged: whether hardening found nothing to do
+                                                unchanged: whether hardening made no change
 fid        ``hardened``, or a budget            fid, images; image is empty, dataset ``all`` for the pooled set
 ========== ==================================== =====================================================================
 
-Pairs that did not match to begin with have ``{"unmatched": true}`` instead. A metric whose extra is not installed is
-null. Where hardening changed nothing, results are those of the variant without it, which ``same_as`` names.
+Pairs that did not match before the attack have the result ``{"unmatched": true}``. A metric that is not installed is
+null. If hardening changed nothing, results are copied from the variant without hardening, which ``same_as`` names.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from typing import Any, NamedTuple
 from dualshield._common.files import read_limited
 from dualshield.errors import InputError
 
-# What depends on all images of a run, not on one.
+# Parts whose records depend on several images of a run.
 SET_PARTS = ("collision", "collisions", "fid")
 CONFIG = "config.json"
 RESULTS = "results.jsonl"
 TIMES = "times.jsonl"
-MAX_CONFIG = 256 * 2**20  # bytes that are read; both grow with the images
+MAX_CONFIG = 256 * 2**20  # largest file sizes in bytes; both files grow with the images
 MAX_RESULTS = 4 * 2**30
-# What version 0.1 called variants.
+# Old names of variants, from version 0.1.
 RENAMED = {"ours": "both"}
 
 
 class Key(NamedTuple):
-    """Which piece of work a record is of."""
+    """Identifies one record: what was measured, on which image and under which variant."""
 
     part: str
     hash: str
@@ -60,57 +60,57 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """One finished piece of work."""
+    """One finished result with its key."""
 
     key: Key
     result: dict[str, Any]
 
     @property
     def matched(self) -> bool:
-        """Whether the pair matched to begin with, so that the rest means something."""
+        """Whether the pair matched before the attack; other records have no result."""
         return "unmatched" not in self.result
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run as it is on disk, finished or not, or several that were merged."""
+    """A run read from disk, finished or not, or several merged runs."""
 
     folder: Path
     config: dict[str, Any]
     records: tuple[Record, ...]
-    members: tuple[Run, ...] = ()  # of a merged one
+    members: tuple[Run, ...] = ()  # the runs of a merged run
 
     @property
     def singles(self) -> tuple[Run, ...]:
-        """The runs it consists of, each with a folder and a configuration of its own."""
+        """The runs that were merged, or this run by itself; each has its own folder and configuration."""
         return self.members or (self,)
 
     @staticmethod
     def open(folder: Path) -> Run:
-        """Read a run folder; lines cut short by an interruption are passed over."""
+        """Read a run folder; incomplete lines from an interruption are skipped."""
         try:
             config = read_config(folder / CONFIG)
             text = read_limited(folder / RESULTS, MAX_RESULTS).decode("utf-8", errors="replace")
         except InputError as error:
-            raise InputError(f"{folder} is not a run folder ({error}); make one with dualshield evaluate") from error
+            raise InputError(f"{folder} is not a run folder ({error}); create one with dualshield evaluate") from error
         if isinstance(config.get("variants"), list):
             config["variants"] = [RENAMED.get(str(name), name) for name in config["variants"]]
         return Run(folder, config, tuple(_records(text)))
 
     def of(self, part: str, **fields: str) -> list[Record]:
-        """Records of one part, with the given fields of their key."""
+        """Return the records of one part whose keys have the given fields."""
         wanted = {"part": part, **fields}
         return [record for record in self.records if wanted.items() <= record.key._asdict().items()]
 
 
 def read_config(file: Path) -> dict[str, Any]:
-    """What a run is, as it is written there."""
+    """Return the configuration of a run from its file."""
     try:
         config = json.loads(read_limited(file, MAX_CONFIG))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{file} cannot be read: {error}") from error
     if not isinstance(config, dict):
-        raise InputError(f"{file} does not hold a configuration")
+        raise InputError(f"{file} is not a configuration")
     return config
 
 

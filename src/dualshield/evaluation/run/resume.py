@@ -1,7 +1,7 @@
-"""Whether a run may be continued under a configuration: that of the same run, or of the same with more images.
+"""Decide whether a run can be resumed: only with the same configuration, or the same with more images.
 
-Records about one image do not depend on the others. Records about sets of images do, and have to be made anew when a
-run grows.
+Records about one image do not depend on the other images. Records about sets of images do, and are measured again when
+images are added.
 """
 
 from __future__ import annotations
@@ -14,35 +14,34 @@ from typing import Any
 
 from dualshield.errors import InputError
 
-# When and where a run is continued does not change what it measures.
+# Fields that do not affect results.
 CIRCUMSTANCES = ("date", "machine")
-# What other images change.
+# Fields that change with the images.
 IMAGES = ("limit", "data", "unreadable", "duplicates", "warnings")
 GROWING = (*IMAGES, "attack_limit")
-# What follows from all the rest.
+# Fields that follow from the other fields.
 DERIVED = ("expected",)
-# What older runs do not say.
+# Values of fields that older runs lack.
 DEFAULTS = {"plan": "evaluate", "skip": 0}
 
 
 def grows(path: Path, before: dict[str, Any], now: dict[str, Any]) -> bool:
-    """Whether the run in ``path`` gets more images; a run of another configuration is refused."""
+    """Return whether images are added to the run in ``path``; raise an error if its configuration differs otherwise."""
     more = _has_more_images(before, now)
     found = difference(before, now, (*CIRCUMSTANCES, *GROWING) if more else CIRCUMSTANCES)
     if found is not None:
         where, then, today = found
         raise InputError(
-            f"{path} is a run of another configuration: {where} was {then}, now {today}; "
-            "repeat the options it was started with (only the limits may grow), "
-            "or choose another folder"
+            f"{path} is a run with another configuration: {where} was {then}, now {today}; "
+            "use the options it was started with (only the limits may be larger), or choose another folder"
         )
     return more and any(before.get(name) != now.get(name) for name in GROWING)
 
 
 def difference(first: dict[str, Any], second: dict[str, Any], free: Collection[str]) -> tuple[str, str, str] | None:
-    """The first field, beside the ``free`` ones, in which two configurations differ, and what it is in each."""
+    """Return the first field in which two configurations differ, and both values; ``free`` fields are not compared."""
     first, second = DEFAULTS | first, DEFAULTS | second
-    # Options first: another one of them often means other images. Before them the kind of run, which has its own.
+    # The kind of plan first, then options, then images: a different option often causes different images.
     for name in sorted(first.keys() | second.keys(), key=lambda name: (name in IMAGES, name != "plan", name)):
         if name not in (*free, *DERIVED) and first.get(name) != second.get(name):
             where, one, other = _difference(name, first.get(name), second.get(name))
@@ -51,7 +50,7 @@ def difference(first: dict[str, Any], second: dict[str, Any], free: Collection[s
 
 
 def _has_more_images(before: dict[str, Any], now: dict[str, Any]) -> bool:
-    """The same folders, each beginning with the images it had: what an image is asked depends on its place."""
+    """Return whether the datasets are the same, each starting with its old images, and no limit is smaller."""
     try:
         old, new = before["data"], now["data"]
         return (
@@ -60,7 +59,7 @@ def _has_more_images(before: dict[str, Any], now: dict[str, Any]) -> bool:
             and list(old) == list(new)
             and all(list(new[name].items())[: len(old[name])] == list(old[name].items()) for name in old)
         )
-    except (KeyError, TypeError, AttributeError):  # not written by us; the comparison will say where
+    except (KeyError, TypeError, AttributeError):  # the file was changed by hand; `difference` finds where
         return False
 
 
@@ -69,7 +68,7 @@ def _most(limit: float | None) -> float:
 
 
 def _difference(name: str, before: Any, now: Any) -> tuple[str, Any, Any]:
-    """The innermost field that differs."""
+    """Return the innermost field that differs, and both values."""
     if isinstance(before, dict) and isinstance(now, dict):
         inner = next(key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key))
         return _difference(f"{name}.{inner}", before.get(inner), now.get(inner))

@@ -1,7 +1,7 @@
-"""The order of work: image by image through all variants and parts, then the pairs and sets of images.
+"""Run a plan: image by image through all variants and parts, then the pairs and sets of images.
 
-A run that is killed has complete results for its first images; resumed, it goes on with the piece that is missing.
-Several processes share the images among them.
+An interrupted run has complete results for its first images; a resumed run continues with the first missing piece.
+Several processes can share the images.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from dualshield.smoothing.variants import HARDENED, Variant
 
 Records = Iterator[tuple[str, dict[str, Any]]]
 Progress = Callable[[str, int, int, float | None], None]
-"""What is being done, pieces done, pieces in all, seconds left as far as can be told."""
+"""Called with the current piece, the pieces done, the pieces in total, and the estimated seconds left or None."""
 
 
 class ImagePart(NamedTuple):
-    """What a part has to say about one image, the work that finds it out, and whether what was read is a result."""
+    """The functions of a part: the details to measure on an image, the work, and a check of records from a file."""
 
     details: Callable[[DeploymentUnderTest, Variant, Picture], tuple[str, ...]]
     work: Callable[[ImageUnderTest, tuple[str, ...]], Records]
     is_whole: Callable[[dict[str, Any]], bool] = lambda result: True
 
 
-# Quality first: it tells how long the hardening took, which only the run that did it knows.
+# Quality first: it records how long hardening took, which is known only right after hardening.
 IMAGE_PARTS = {
     "quality": ImagePart(quality.details, quality.work),
     "certified": ImagePart(certified.details, certified.work),
@@ -56,7 +56,7 @@ IMAGE_PARTS = {
 
 @dataclass(frozen=True)
 class Piece:
-    """Work on one image (or set) in one part under one variant; ``work`` gives the records that are missing."""
+    """Work on one image (or set) in one part under one variant; ``work`` yields the records of the given keys."""
 
     what: str
     keys: tuple[Key, ...]
@@ -64,20 +64,20 @@ class Piece:
 
     @property
     def kind(self) -> Kind:
-        """For the time left."""
+        """The kind of piece, to estimate the time left."""
         first = self.keys[0]
         return first.hash, first.variant, first.part
 
     @property
     def subject(self) -> tuple[str, str, str]:
-        """Pieces about one image belong together; those about sets have no image."""
+        """The image of the piece; the same worker does all pieces of one image. Sets have no image."""
         first = self.keys[0]
         return first.hash, first.dataset, first.image
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What a run came to."""
+    """The folder of a run, its number of images and records, and its warnings."""
 
     folder: Path
     images: int
@@ -96,15 +96,15 @@ def run_plan(
     manifest: Manifest | None = None,
     progress: Progress = lambda what, done, total, left: None,
 ) -> Summary:
-    """Run the plan on folders of images, or on single ones; whatever happens, what was finished is in ``out``.
+    """Run a plan on folders of images or single images; finished results are in ``out``, even after an error.
 
-    So many ``jobs`` work at the same time; more than one are processes of their own.
+    ``jobs`` is the number of worker processes; a single job runs in this process.
     """
     if jobs < 1:
-        raise InputError(f"{jobs} jobs cannot do anything: use at least 1")
+        raise InputError(f"jobs is {jobs}; use at least 1")
     if out.exists() and not resume and (not out.is_dir() or any(out.iterdir())):
-        # Said before minutes of reading, and again by the folder itself.
-        raise InputError(f"{out} exists already; resume that run, or choose another folder")
+        # Checked here before minutes of reading, and again when the folder is opened.
+        raise InputError(f"{out} already exists; resume that run, or choose another folder")
     facts = {label(deployment): provenance.hash_facts(deployment) for deployment in plan.deployments}
     _check_gradients(plan)
     extras = _extras(plan)
@@ -140,7 +140,7 @@ def _extras(plan: RunPlan) -> Extras:
 
 
 def _is_whole(key: Key, result: dict[str, Any]) -> bool:
-    """A record that was read and is none counts as not done."""
+    """Return whether a record from a file is complete; incomplete records are measured again."""
     part = IMAGE_PARTS.get(key.part)
     return part is None or part.is_whole(result)
 
@@ -153,7 +153,7 @@ def _follow(
     estimate: Estimate,
     progress: Progress,
 ) -> None:
-    """Keep what comes, and say how far it is."""
+    """Write the results to the folder and report the progress."""
     done = len(pieces) - len(todo)
     for event in events:
         if isinstance(event, Started):
@@ -167,7 +167,7 @@ def _follow(
 
 
 def _alone(pieces: Sequence[Piece], numbers: Iterable[int], folder: RunFiles) -> Iterator[Event]:
-    """One piece after the other, in this process."""
+    """Do the pieces one after another, in this process."""
     for number in numbers:
         yield Started(number)
         started = time.perf_counter()
@@ -182,7 +182,7 @@ def _results(piece: Piece, folder: RunFiles) -> Iterator[tuple[Key, dict[str, An
 def _shared(
     pieces: Sequence[Piece], todo: Sequence[int], folder: RunFolder, jobs: int, runner: Callable[[], Runner]
 ) -> Iterator[Event]:
-    """Images go to workers; collisions after them, which use the images they published; sets of images stay here."""
+    """Do pieces about images in workers, with collisions last because they need published images; do sets here."""
     for is_image, numbers in groupby(todo, lambda number: bool(pieces[number].keys[0].image)):
         if not is_image:
             yield from _alone(pieces, numbers, folder)
@@ -192,7 +192,7 @@ def _shared(
 
 
 def _groups(pieces: Sequence[Piece], numbers: Iterable[int], folder: RunFolder) -> list[Group]:
-    """One for each image, with what is known of it."""
+    """Return one group of pieces per image, with the finished records about the image."""
     groups: dict[tuple[str, str, str], list[int]] = {}
     for number in numbers:
         groups.setdefault(pieces[number].subject, []).append(number)
@@ -204,7 +204,7 @@ def _groups(pieces: Sequence[Piece], numbers: Iterable[int], folder: RunFolder) 
 
 
 def _runner(plan: RunPlan, pool: Pool, path: Path) -> Runner:
-    """For a worker: the same pieces again, without the results of others."""
+    """Build the same pieces again in a worker process, and return the function that does one of them."""
     folder = RunFiles(path)
     pieces = _all_pieces(plan, pool, folder, _extras(plan))
 
@@ -234,7 +234,7 @@ def _pieces(lab: DeploymentUnderTest, pool: Pool) -> Iterator[Piece]:
                 if details:
                     work = part.work
                     if name == COLLISION:
-                        work = partial(attacked.work, name, start=_other(pool, picture))
+                        work = partial(attacked.work, name, start=_unrelated(pool, picture))
                     yield _piece(lab, variant, picture, name, details, work)
     if collided.PART in plan.parts:
         pairs = collided.pairs(pool, plan.collision_pairs, plan.seed)
@@ -273,20 +273,20 @@ def _piece(
     return Piece(f"{lab.label} {variant}, {part}, {picture.label}", keys, records)
 
 
-def _other(pool: Pool, picture: Picture) -> Picture:
+def _unrelated(pool: Pool, picture: Picture) -> Picture:
     found = pool.next_unrelated(picture)
     if found is None:
-        raise InputError(f"a collision needs a second image: there is none that shows anything but {picture.label}")
+        raise InputError(f"a collision needs a second image, but none is unrelated to {picture.label}; add images")
     return found
 
 
 def _check_gradients(plan: RunPlan) -> None:
-    """Hardening would refuse it too, but only when the first image is to be hardened."""
+    """Raise an error early if a variant hardens images but a hash has no gradient."""
     hardened = [variant for variant in plan.variants if variant in HARDENED]
     for deployment in plan.deployments if hardened else ():
         for member in deployment.members:
             if not member.is_differentiable:
                 raise InputError(
-                    f"hash {member.hash.name} has no gradient and cannot be hardened: leave out the variants "
+                    f"images cannot be hardened for {member.hash.name}, which has no gradient; leave out the variants "
                     f"{', '.join(hardened)}"
                 )

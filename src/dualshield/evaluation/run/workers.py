@@ -1,7 +1,7 @@
-"""Pieces of work shared out to processes, one image at a time, each result handed back as soon as it is there.
+"""Distribute pieces of work to worker processes, one image at a time, and yield each result as soon as it is ready.
 
-Every piece has noise of its own, so who does it makes no difference. Only the parent writes results; images and
-features are files of their own. Workers share nothing: they get the plan and find the same pieces in it.
+Every piece has its own noise, so results do not depend on which worker does it. Only the parent process writes results;
+workers write image and feature files. Workers share no memory: each builds the same pieces from the plan.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from dualshield.errors import DualShieldError, InputError
 from dualshield.evaluation.run.provenance import memory_gib
 from dualshield.evaluation.run.records import Key
 
-# What one worker may need, models and noise included.
+# Memory that one worker may need, with models and noise.
 WORKER_GIB = 3.0
-# A worker that was told to stop is given this long (seconds).
+# Seconds to wait for a worker to stop.
 PATIENCE = 5.0
 THREADS = "OMP_NUM_THREADS"
 
 Known = dict[Key, dict[str, Any]]
 Runner = Callable[[int, Known], Iterator[tuple[Key, dict[str, Any]]]]
-"""Does the piece of that number, given the results that are known of its image."""
+"""Does the piece with the given number; takes the finished records about its image and yields new ones."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Pieces that are done in a row by one worker, by their numbers, and what is known of their image."""
+    """The numbers of pieces that one worker does in sequence, and the finished records about their image."""
 
     pieces: tuple[int, ...]
     known: Known
@@ -45,14 +45,14 @@ class Group:
 
 @dataclass(frozen=True)
 class Started:
-    """A piece is being done."""
+    """A piece was started."""
 
     piece: int
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A piece is done."""
+    """A piece was finished."""
 
     piece: int
     seconds: float
@@ -62,18 +62,18 @@ Event = tuple[Key, dict[str, Any]] | Started | Finished
 
 
 def usable_cores() -> int:
-    """Of this process, which may have been given fewer than the machine has."""
+    """Return the number of cores that this process may use, which can be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def default_jobs(device: str) -> int:
-    """A worker for every core that has the memory; a graphics card is not shared."""
+    """Return one worker per core, as far as memory allows; 1 on a GPU, which is not shared."""
     return 1 if device != "cpu" else max(1, min(usable_cores(), int(memory_gib() / WORKER_GIB)))
 
 
 def share(groups: Sequence[Group], jobs: int, runner: Callable[[], Runner]) -> Iterator[Event]:
-    """Results in the order they come. ``runner`` is called in every worker, and must be picklable."""
-    context = get_context("spawn")  # a forked copy of torch's threads hangs
+    """Yield results as they arrive. ``runner`` is called in every worker and must be picklable."""
+    context = get_context("spawn")  # torch can hang in a forked process
     threads = max(1, usable_cores() // jobs)
     waiting = list(reversed(groups))
     workers: dict[connection.Connection[Any, Any], BaseProcess] = {}
@@ -96,7 +96,7 @@ def share(groups: Sequence[Group], jobs: int, runner: Callable[[], Runner]) -> I
                 elif waiting:
                     ready.send(waiting.pop())
                 else:
-                    ready.close()  # the worker ends when nobody listens
+                    ready.close()  # the worker ends when its connection is closed
                     workers.pop(ready).join()
     finally:
         for worker in workers.values():
@@ -107,7 +107,7 @@ def share(groups: Sequence[Group], jobs: int, runner: Callable[[], Runner]) -> I
 
 @contextmanager
 def _limited(threads: int) -> Iterator[None]:
-    """What is started here computes on so many threads, also in threads of its own."""
+    """Limit the threads of processes that are started in this context."""
     before = os.environ.get(THREADS)
     os.environ[THREADS] = str(threads)
     try:
@@ -123,12 +123,12 @@ def _received(ready: connection.Connection[Any, Any]) -> Any:
         return ready.recv()
     except (EOFError, OSError) as error:
         raise InputError(
-            "a worker died, perhaps for want of memory; all before is kept: resume the run with fewer jobs"
+            "a worker died, probably out of memory; finished results are saved: resume the run with fewer jobs"
         ) from error
 
 
 def _worker(link: connection.Connection[Any, Any], runner: Callable[[], Runner], threads: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     keep_freed_memory()
@@ -144,13 +144,13 @@ def _worker(link: connection.Connection[Any, Any], runner: Callable[[], Runner],
                 link.send(Finished(piece, time.perf_counter() - started))
             link.send(None)
     except (EOFError, BrokenPipeError):
-        return  # no more work, or nobody to work for
+        return  # no more work, or the parent is gone
     except DualShieldError as error:
         link.send(error)
 
 
 def _end_with_parent() -> None:
-    """A killed parent tells nobody, and a piece may take minutes."""
+    """End this worker when its parent is killed, without finishing a piece that may take minutes."""
     parent = parent_process()
     if parent is not None:
         parent.join()
