@@ -16,7 +16,7 @@ from dualshield.attacks.pgd import Pgd
 from dualshield.hashes import get_hash
 from dualshield.images import load_image
 from dualshield.smoothing.deploy import deploy
-from tests.helpers.command_line import complaint, run
+from tests.helpers.command_line import complaint, json_lines, run
 
 FIELDS = {"method", "success", "success_float", "l2", "linf", "ssim", "queries", "steps", "seconds", "warnings"}
 
@@ -173,7 +173,7 @@ def test_redteam_on_several_hashes_and_its_resume(
 
     monkeypatch.setattr("dualshield.evaluation.parts.attacked.get_attack", lambda name: never)
     assert run(*arguments, *budgets, "--json", "--resume") == 0
-    assert [rate["success"] for rate in json.loads(capsys.readouterr().out)] == [0.0, 1.0]
+    assert [rate["success"] for rate in json_lines(capsys)] == [0.0, 1.0]
 
 
 def test_redteam_and_its_resume(
@@ -185,7 +185,7 @@ def test_redteam_and_its_resume(
         shutil.copy(file, folder)
     arguments = ("redteam", folder, "--method", "pgd", "--budget", 40, "--budget", 0.5, "--against", "original")
     assert run(*arguments, "--json") == 0
-    rates = json.loads(capsys.readouterr().out)
+    rates = json_lines(capsys)
     assert [(rate["budget"], rate["success"]) for rate in rates] == [(0.5, 0.0), (40.0, 1.0)]
     assert all(rate["images"] == 2 for rate in rates)
 
@@ -194,11 +194,11 @@ def test_redteam_and_its_resume(
 
     monkeypatch.setattr("dualshield.evaluation.parts.attacked.get_attack", lambda name: never)
     assert run(*arguments, "--json", "--resume") == 0
-    assert json.loads(capsys.readouterr().out) == rates
+    assert json_lines(capsys) == rates
     assert run(*arguments) == 2
     assert "redteam-pdq exists already; resume that run, or choose another folder" in complaint(capsys)
     assert run(*arguments, "--resume", "--against", "smoothing") == 2
-    assert 'redteam-pdq is a run of another configuration: variants was ["original"]' in complaint(capsys)
+    assert 'redteam-pdq is a run with another configuration: variants was ["original"]' in complaint(capsys)
 
 
 def test_redteam_collides_with_the_next_image(
@@ -208,7 +208,7 @@ def test_redteam_collides_with_the_next_image(
         shutil.copy(file, tmp_path)
     arguments = ("--method", "collision", "--budget", 180, "--against", "original", "--out", tmp_path / "run")
     assert run("redteam", tmp_path, *arguments, "--json") == 0
-    (rate,) = json.loads(capsys.readouterr().out)
+    (rate,) = json_lines(capsys)
     assert (rate["images"], rate["unmatched"]) == (2, 0)
     assert rate["success"] == 1.0
 
@@ -217,7 +217,7 @@ def test_redteam_transforms(photo_files: list[Path], tmp_path: Path, capsys: pyt
     shutil.copy(photo_files[1], tmp_path)
     arguments = ("redteam", tmp_path, "--transforms", "--against", "original", "--against", "smoothing")
     assert run(*arguments, "--json") == 0
-    rates = {(rate["variant"], rate["transform"]): rate for rate in json.loads(capsys.readouterr().out)}
+    rates = {(rate["variant"], rate["transform"]): rate for rate in json_lines(capsys)}
     assert len(rates) == 2 * (24 + 8)
     for variant in ("original", "smoothing"):
         assert rates[variant, "jpeg-95"]["success"] == 0

@@ -76,7 +76,7 @@ def test_bad_usage(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
         (("--data", data, "--attack-limit", 0), "attack limit 0"),
         (("--data", data, "--skip", -1), "skip -1"),
         (("--data", data, "--skip", 2), "leaves none"),
-        (("--data", data, "--jobs", 0), "0 jobs"),
+        (("--data", data, "--jobs", 0), "jobs is 0"),
         (("--data", data, "--seed", -1), "seed -1"),
         (("--data", data, "--device", "abacus"), "abacus"),
         (("--data", data, "--data", data), "two folders"),
@@ -96,7 +96,7 @@ def test_a_hash_without_gradients_is_not_hardened(
     card = tmp_path / "theirs.yaml"
     card.write_text("name: theirs\nbits: 64\ncommand: [echo, 0123456789abcdef]\n")
     assert run("evaluate", "--data", data, "--hash", card, "--out", tmp_path / "run") == 2
-    assert "hash theirs has no gradient and cannot be hardened: leave out the variants both" in complaint(capsys)
+    assert "hardened for theirs, which has no gradient; leave out the variants both" in complaint(capsys)
     assert not (tmp_path / "run").exists()
 
 

@@ -165,7 +165,7 @@ def test_what_is_proven_is_printed_rounded_down(
 def test_the_text_says_what_becomes_of_abstentions(photo_files: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     assert run("match", photo_files[0], photo_files[0], *CHEAP, "--on-abstain", "no-match") == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "it may still lead to an abstention, which is told as NO MATCH" in out
+    assert "it may still lead to an abstention, which is answered as NO MATCH" in out
 
 
 def test_several_hashes_at_once(photo_files: list[Path], match: Match, capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,7 +63,7 @@ def test_nothing_but_damaged_files_is_an_error(
 ) -> None:
     (folder / "b.png").unlink()
     assert run("redteam", folder, *arguments) == 2
-    assert "photos: none of its 1 images can be read; the last: photos/a.png: " in complaint(capsys)
+    assert "photos: none of its 1 images can be read; the last error: photos/a.png: " in complaint(capsys)
     assert not list(Path().glob("redteam-*"))
 
 
@@ -84,7 +84,7 @@ def test_a_run_that_failed_does_not_block_the_next(
     assert run("redteam", folder, *FAST, "--seed", 3) == 2
     assert "redteam-pdq exists already; resume that run, or choose another folder" in complaint(capsys)
     assert run("redteam", folder, *FAST, "--seed", 3, "--resume") == 2
-    assert "redteam-pdq is a run of another configuration: seed was 2, now 3" in complaint(capsys)
+    assert "redteam-pdq is a run with another configuration: seed was 2, now 3" in complaint(capsys)
 
 
 @pytest.mark.parametrize("arguments", [FAST, TRANSFORMS])
@@ -148,7 +148,7 @@ def test_transformations_are_resumed_in_a_folder_of_their_own(
     assert run("redteam", folder, *TRANSFORMS, "--resume") == 0
     assert capsys.readouterr().out == shown
     assert run("redteam", folder, *TRANSFORMS, "--resume", "--seed", 1) == 2
-    assert "redteam-pdq-transforms is a run of another configuration: seed was 2026, now 1" in complaint(capsys)
+    assert "redteam-pdq-transforms is a run with another configuration: seed was 2026, now 1" in complaint(capsys)
 
 
 def test_single_files_are_attacked_too(

@@ -64,7 +64,7 @@ def test_import_hash_and_verify(
     assert run("hash", photo_files[0], "--hash", "toy") == 0
     assert len(capsys.readouterr().out.split()[0]) == 4
     assert run("weights", "verify") == 0
-    assert capsys.readouterr().out == "toy-file: as it was imported\n"
+    assert capsys.readouterr().out == "toy-file: unchanged since import\n"
 
 
 def test_verify_with_nothing_there(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,12 +84,12 @@ def test_folders_that_cannot_be_used(tmp_path: Path, data: Path) -> None:
     (tmp_path / "empty").mkdir()
     shutil.copytree(data, tmp_path / "all")
     for folders, limit, message in (
-        ([data, elsewhere / "photos"], 2, "two folders are called 'photos'"),
+        ([data, elsewhere / "photos"], 2, "two folders are named 'photos'"),
         ([data, data / ".." / "photos"], 2, "two folders are named"),
         ([damaged], 2, "none of its 1 images can be read"),
         ([tmp_path / "empty"], 2, "holds no images"),
         ([tmp_path / "missing"], 2, "no such folder"),
-        ([tmp_path / "all"], 2, "cannot be called 'all'"),
+        ([tmp_path / "all"], 2, "cannot be named 'all'"),
         ([data], 0, "limit 0"),
         ([], 2, "no data"),
     ):
@@ -98,7 +98,7 @@ def test_folders_that_cannot_be_used(tmp_path: Path, data: Path) -> None:
     for folder, skip, message in (
         (data, -1, "skip -1 is negative"),
         (data, 3, "photos has only 3 readable images, so skipping 3 leaves none"),
-        (damaged, 1, "none of its 1 images can be read; the last: damaged/x.png"),
+        (damaged, 1, "none of its 1 images can be read; the last error: damaged/x.png"),
     ):
         with pytest.raises(InputError, match=message):
             gather([folder], 2, skip=skip)

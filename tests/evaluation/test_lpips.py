@@ -207,7 +207,7 @@ class Bomb:
     ("data", "why"),
     [
         (pickled({"AlexNet_0": Bomb()}), "could run code"),
-        (pickled({"a": np.zeros(3)}), "an array of <f8"),
+        (pickled({"a": np.zeros(3)}), "an array has the type <f8"),
         (pickled({"a": np.zeros(3, np.float32)})[:-10], "not a pickle of arrays"),
         (pickled([1, 2]), "not a pickle of arrays"),
         (pickled({"a": 1}), "not a pickle of arrays"),

@@ -26,7 +26,7 @@ def test_it_selects_what_it_lists_and_needs_all_of_it(tmp_path: Path) -> None:
     manifest = Manifest.read(written(tmp_path, f"dataset,file,sha256,licence\nset,a.png,{A},CC0\nset,b.png,{B},\n"))
     files = [Path("x/0.png"), Path("x/b.png"), Path("x/a.png")]
     assert manifest.select("set", files) == files[1:]
-    with pytest.raises(InputError, match=r"set: 1 of 2 images of .*manifest.csv are missing: b.png"):
+    with pytest.raises(InputError, match=r"set: 1 of 2 images in .*manifest.csv are missing: b.png"):
         manifest.select("set", files[2:])
     with pytest.raises(InputError, match="lists no dataset 'other', only set"):
         manifest.select("other", files)

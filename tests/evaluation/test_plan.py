@@ -18,7 +18,7 @@ def test_plans_are_checked(toy_hash: PerceptualHash) -> None:
     for options, message in (
         ({"deployments": ()}, "no hash"),
         ({"deployments": ("pdq",)}, r"takes deployments, as from deploy\('pdq'\), not str"),
-        ({"deployments": (pdq, deploy("pdq", n=7))}, "two hashes are called 'pdq'"),
+        ({"deployments": (pdq, deploy("pdq", n=7))}, "two hashes are named 'pdq'"),
         ({"deployments": (pdq, deploy(toy_hash, sigma=1.0, device="cpu:0"))}, "on different devices"),
         ({"variants": ("both", "nope")}, "unknown variant 'nope'"),
         ({"variants": ()}, "no variant"),

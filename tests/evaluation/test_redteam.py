@@ -76,9 +76,9 @@ def test_files_and_folders_may_be_mixed_as_long_as_names_tell_them_apart(picture
     namesakes = redteam_run.noise_images(tmp_path / "elsewhere" / "photos", "z.png")
     for paths, message in (
         ([pictures[0], pictures[0]], "photos/a.png is given twice"),
-        ([pictures[0], tmp_path / "photos"], "two folders are called 'photos'"),
-        ([tmp_path / "others", others[0]], "two folders are called 'others'"),
-        ([pictures[0], *namesakes], "two folders are called 'photos'"),
+        ([pictures[0], tmp_path / "photos"], "two folders are named 'photos'"),
+        ([tmp_path / "others", others[0]], "two folders are named 'others'"),
+        ([pictures[0], *namesakes], "two folders are named 'photos'"),
         ([], "no data"),
     ):
         with pytest.raises(InputError, match=message):
@@ -128,8 +128,8 @@ def test_plans_are_checked(toy_hash: PerceptualHash) -> None:
         ({"variants": ()}, "no variant given"),
         ({"variants": ("theirs",)}, "unknown variant 'theirs'"),
         ({"seed": -1}, "seed -1"),
-        ({"deployment": blind}, "has no gradient: only black-box attacks"),
-        ({"deployment": blind, "methods": ("nes", "collision")}, "has no gradient: only black-box attacks"),
+        ({"deployment": blind}, "has no gradient; use only black-box attacks"),
+        ({"deployment": blind, "methods": ("nes", "collision")}, "has no gradient; use only black-box attacks"),
     ):
         with pytest.raises(InputError, match=message):
             RedTeamPlan(**{"deployment": PDQ, **options})  # type: ignore[arg-type]
@@ -239,7 +239,7 @@ def test_arguments_of_the_wrong_type_are_refused(pictures: list[Path]) -> None:
         ({"seed": "1"}, "seed is of type str"),
         ({"strength": "much"}, "strength is of type str"),
         ({"out": 3}, "out is of type int"),
-        ({"jobs": 0}, "0 jobs"),
+        ({"jobs": 0}, "jobs is 0"),
         ({"limit": 0}, "limit 0 is below 1"),
     ):
         with pytest.raises(InputError, match=message):

@@ -36,7 +36,7 @@ def kinds() -> Iterator[Kind]:
             if what == "a folder" and folders:
                 continue
             # Whether a hash has its weights is found out before its image is read.
-            names = ("c-pdq",) if command == "verify" else ()
+            names = ("c-pdq", "empty path") if command == "verify" else ()
             yield _kind(f"{command}: {what}", command, make, "failure", names)
     for command in ("hash", "hash --json", "match QUERY", "match REF"):
         for what, name in _names().items():

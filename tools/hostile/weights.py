@@ -111,7 +111,7 @@ def _import(name: str, weights: str, data: bytes) -> Kind:
 
 
 def _call(weights: str, file: str) -> Call:
-    return Call(("weights", "import", weights, file), (file[:60] or "cannot import .", weights))
+    return Call(("weights", "import", weights, file), (file[:60] or "empty path", weights))
 
 
 def _places() -> dict[str, Callable[[Path], str]]:

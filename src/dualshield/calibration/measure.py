@@ -21,7 +21,7 @@ from dualshield.engines.fixed_function import require_fixed_function
 from dualshield.errors import InputError
 from dualshield.images.canonical import CanonicalImage
 from dualshield.images.synthetic import blank_images
-from dualshield.smoothing.config import DEFAULT_BANK, DEFAULT_N, MAX_SIGMA, MIN_SIGMA
+from dualshield.smoothing.config import DEFAULT_BANK, DEFAULT_N, MAX_DRAWS, MAX_SIGMA, MIN_SIGMA
 from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.enrollment import consensus_draws, draw_bank, expected_radius
 from dualshield.smoothing.member_reference import majority
@@ -60,8 +60,8 @@ class CalibrationPlan:
             ("radius images", self.radius_images, 1),
             ("variant images", self.variant_images, 1),
         ):
-            if value < bound:
-                raise InputError(f"calibration: {name} {value} is below {bound}")
+            if not bound <= value <= MAX_DRAWS:
+                raise InputError(f"calibration: {name} {value} is not between {bound} and {MAX_DRAWS}")
         if not 0 < self.alpha < 1:
             raise InputError(f"alpha {self.alpha} is not in (0, 1)")
         if not 0 <= self.seed < 2**63:

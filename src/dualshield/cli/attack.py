@@ -20,6 +20,7 @@ from dualshield.cli.options import (
     strength_option,
 )
 from dualshield.cli.output import progress
+from dualshield.cli.paths import FilePath
 from dualshield.errors import InputError
 from dualshield.hashes.registry import split_names
 from dualshield.images import load_image
@@ -29,15 +30,13 @@ from dualshield.smoothing.variants import Variant
 
 
 @click.command()
-@click.argument("reference", type=click.Path())
-@click.argument("query", required=False, type=click.Path())
-@click.option("--out", "-o", type=click.Path(path_type=Path), help="Write the adversarial image (PNG, 512x512) here.")
+@click.argument("reference", type=FilePath(path_type=str))
+@click.argument("query", required=False, type=FilePath(path_type=str))
+@click.option("--out", "-o", type=FilePath(), help="Write the adversarial image (PNG, 512x512) here.")
 @click.option("--method", type=click.Choice(list(METHODS)), default="eot-pgd", show_default=True)
 @click.option("--budget", default=40.0, show_default=True, help="Largest l2 change, 512x512x3 pixels in [0,1].")
 @click.option("--against", type=click.Choice(get_args(Variant)), default="original", show_default=True)
-@click.option(
-    "--preview", type=click.Path(path_type=Path), help="Write query, adversarial image and their difference as one PNG."
-)
+@click.option("--preview", type=FilePath(), help="Write query, adversarial image and their difference as one PNG.")
 @click.option("--overwrite", is_flag=True, help="Replace existing outputs, never inputs.")
 @strength_option
 @click.option("--seed", default=2026, show_default=True, help="Seed of the attack; the defender's noise is fresh.")

@@ -14,9 +14,11 @@ from dualshield._common.rounding import up
 from dualshield.calibration.calibrate import calibrate as run
 from dualshield.calibration.measure import CalibrationPlan
 from dualshield.cli.answers import echo_object
-from dualshield.cli.options import engine_options, hash_option, json_option
+from dualshield.cli.options import engine_options, hash_option, json_option, outputs_of
 from dualshield.cli.output import console, progress
+from dualshield.cli.paths import FilePath
 from dualshield.errors import InputError
+from dualshield.hashes.registry import split_names
 from dualshield.images import list_images
 from dualshield.smoothing.deploy import as_hash
 from dualshield.smoothing.profile import Profile
@@ -27,11 +29,11 @@ PLAN = CalibrationPlan()
 
 @click.command()
 @hash_option
-@click.option("--data", required=True, type=click.Path(path_type=Path), help="Folder of unrelated photos.")
+@click.option("--data", required=True, type=FilePath(), help="Folder of unrelated photos.")
 @click.option(
     "--out",
     "-o",
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     help="File of the profile; by default where every command finds it: beside a card, or in your profile folder.",
 )
 @click.option(
@@ -68,6 +70,8 @@ def calibrate(hash_name: str, data: Path, as_json: bool, **options: Any) -> None
         raise InputError(f"cannot write {out}: it is a folder; give a file name")
     journal = out.with_name(out.name + ".journal")
     files = list_images(data)
+    # A profile may be replaced; photos, cards and whatever is no regular file may not.
+    outputs_of((*files, *split_names(hash_name)), overwrite=True).check(out, journal)
     with progress() as bar:
         task = bar.add_task("reading photos", total=min(len(files), plan.images))
 

@@ -9,15 +9,16 @@ from rich.table import Table
 
 from dualshield.cli.answers import echo_object
 from dualshield.cli.options import json_option
-from dualshield.cli.output import console
+from dualshield.cli.output import console, printable
+from dualshield.cli.paths import FilePath
 from dualshield.evaluation.compare import Figure, Line
 from dualshield.evaluation.compare import compare as compare_runs
 from dualshield.evaluation.run.records import Run
 
 
 @click.command()
-@click.argument("first", metavar="RUN1", type=click.Path(path_type=Path))
-@click.argument("second", metavar="RUN2", type=click.Path(path_type=Path))
+@click.argument("first", metavar="RUN1", type=FilePath())
+@click.argument("second", metavar="RUN2", type=FilePath())
 @json_option
 def compare(first: Path, second: Path, as_json: bool) -> None:
     """Compare two runs of `dualshield evaluate`, metric by metric, with 95 % intervals.
@@ -29,13 +30,13 @@ def compare(first: Path, second: Path, as_json: bool) -> None:
         echo_object(found.to_dict())
         return
     for note in found.notes:
-        click.echo(f"note: {note}")
+        click.echo(f"note: {printable(note)}")
     table = Table("hash", "variant", "metric", "RUN1", "RUN2", "pairs", "difference", "verdict")
     for line in found.lines:
         table.add_row(
-            line.hash,
-            line.variant,
-            line.metric,
+            printable(line.hash),
+            printable(line.variant),
+            printable(line.metric),
             _figure(line.first),
             _figure(line.second),
             str(line.pairs),

@@ -17,6 +17,7 @@ from dualshield.attacks.methods import get_attack
 from dualshield.attacks.result import AttackBudget
 from dualshield.cli.options import outputs_of
 from dualshield.cli.output import console, progress
+from dualshield.cli.paths import FilePath
 from dualshield.cli.session import hint
 from dualshield.errors import InputError, MissingError
 from dualshield.hardening.harden import Hardener
@@ -41,7 +42,7 @@ VARIANTS = (Transform("jpeg", 60), Transform("brightness", 1.15), Transform("cro
     "--out",
     "-o",
     "folder",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FilePath(file_okay=False),
     default="dualshield-demo",
     show_default=True,
     help="Folder for the pictures.",

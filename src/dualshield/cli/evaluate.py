@@ -13,6 +13,7 @@ import click
 
 from dualshield.cli.options import hashes_option, profile_option
 from dualshield.cli.output import counted, duration, progress
+from dualshield.cli.paths import FilePath
 from dualshield.cli.session import hint, note
 from dualshield.evaluation.evaluate import evaluate as run
 from dualshield.evaluation.plan.plan import PARTS
@@ -25,9 +26,7 @@ REPORT_EVERY = 60
 
 
 @click.command()
-@click.option(
-    "--data", multiple=True, required=True, type=click.Path(path_type=Path), help="Folder of images; may be repeated."
-)
+@click.option("--data", multiple=True, required=True, type=FilePath(), help="Folder of images; may be repeated.")
 @hashes_option("A hash; may be repeated. A+B is two hashes that decide together.")
 @click.option(
     "--variants",
@@ -42,14 +41,14 @@ REPORT_EVERY = 60
 @click.option("--skip", default=0, show_default=True, help="Skip the first N images of each folder.")
 @click.option("--attack-limit", type=int, help="Attack only the first N images of each folder.  [default: all]")
 @click.option("--seed", default=2026, show_default=True)
-@click.option("--out", "-o", required=True, type=click.Path(path_type=Path), help="Folder for the results of the run.")
+@click.option("--out", "-o", required=True, type=FilePath(), help="Folder for the results of the run.")
 @click.option("--resume", is_flag=True, help="Continue the run in that folder; the limits may be larger than before.")
 @click.option(
     "--keep-images", is_flag=True, help="Keep all published and attacked images, not only a few for the report."
 )
 @click.option(
     "--manifest",
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     help="A CSV file of dataset, file and sha256: measure these images only, and stop if one differs.",
 )
 @click.option("--jobs", "-j", type=int, help="Number of worker processes.  [default: one per core]")

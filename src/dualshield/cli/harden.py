@@ -20,6 +20,7 @@ from dualshield.cli.options import (
     strength_option,
 )
 from dualshield.cli.output import counted, duration, printable, progress
+from dualshield.cli.paths import FilePath
 from dualshield.errors import ExitCode, InputError
 from dualshield.hardening import gradient, paper
 from dualshield.hardening.batch import Destination, Outcome, expand, harden_files
@@ -34,8 +35,8 @@ DRY_RUN_DRAWS = 200
 
 
 @click.command()
-@click.argument("inputs", nargs=-1, required=True, metavar="IMG...", type=click.Path(path_type=Path, readable=False))
-@click.option("--out", "-o", type=click.Path(path_type=str), help="Output file, or a folder for several images.")
+@click.argument("inputs", nargs=-1, required=True, metavar="IMG...", type=FilePath())
+@click.option("--out", "-o", type=FilePath(path_type=str), help="Output file, or a folder for several images.")
 @hashes_option("A hash; A+B, or repeat the option, to harden for several hashes at once.")
 @click.option("--preset", type=click.Choice(["perceptual", "paper"]), default="perceptual", show_default=True)
 @strength_option
@@ -45,12 +46,10 @@ DRY_RUN_DRAWS = 200
 )
 @click.option(
     "--negatives",
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     help="Folder of unrelated images whose hashes the hardened image must not come near.",
 )
-@click.option(
-    "--preview", type=click.Path(path_type=Path), help="Write original, hardened image and their difference as one PNG."
-)
+@click.option("--preview", type=FilePath(), help="Write original, hardened image and their difference as one PNG.")
 @click.option("--in-place", is_flag=True, help="Replace the originals; each is kept as NAME.original.")
 @click.option("--overwrite", is_flag=True, help="Replace existing outputs, never inputs.")
 @click.option("--dry-run", is_flag=True, help="Only estimate the time; write nothing.")

@@ -7,16 +7,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
-
-from dualshield.errors import InputError
+from dualshield.cli.paths import FilePath
+from dualshield.errors import ImageError, InputError
 from dualshield.images.canonical import CanonicalImage, canonicalise
 from dualshield.images.decode import MAX_BYTES, decode, list_images
 
 STDIN = "-"
 STDIN_NAME = "<standard input>"
 # Not checked for readability here: an unreadable file must not stop the others.
-IMAGE_PATH = click.Path(path_type=Path, readable=False, allow_dash=True)
+IMAGE_PATH = FilePath(allow_dash=True)
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,12 @@ def image_inputs(paths: Iterable[Path]) -> tuple[list[ImageInput], bool]:
 
 def read_stdin() -> bytes:
     """Return the content of standard input; raise an error if it is larger than an image file may be."""
-    data = sys.stdin.buffer.read(MAX_BYTES + 1)
+    if sys.stdin is None:  # closed by the shell: <&-
+        raise ImageError(f"{STDIN_NAME}: it is closed; give the image there, or name a file")
+    try:
+        data = sys.stdin.buffer.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ImageError(f"{STDIN_NAME}: cannot be read ({error.strerror}); give a file or a pipe") from error
     if len(data) > MAX_BYTES:
         raise InputError(f"standard input has more than {MAX_BYTES:,} bytes; give a smaller image")
     return data

@@ -19,6 +19,7 @@ from dualshield.cli.options import (
     outputs_of,
 )
 from dualshield.cli.output import explain
+from dualshield.cli.paths import FilePath
 from dualshield.cli.waiting import waiting
 from dualshield.errors import ExitCode, InputError, UnusableReferenceError
 from dualshield.hashes import hash_names
@@ -56,7 +57,7 @@ from dualshield.smoothing.statistics import Decision
     show_default=True,
     help="The decision for a query whose votes prove nothing.",
 )
-@click.option("--save-reference", type=click.Path(path_type=Path), help="Save the enrolled reference to this file.")
+@click.option("--save-reference", type=FilePath(), help="Save the enrolled reference to this file.")
 @click.option("--overwrite", is_flag=True, help="Replace the file of --save-reference.")
 @click.option("--fail-on-match", is_flag=True, help="Exit with code 1 on a match or an abstention.")
 @click.option("--fail-on-no-match", is_flag=True, help="Exit with code 1 unless the decision is a match.")

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from dualshield._common.outputs import Outputs
 from dualshield._common.settings import VARIABLES, Setting
+from dualshield.cli.paths import FilePath
 from dualshield.cli.session import SettingOption, note, setting_of
 from dualshield.errors import InputError
 from dualshield.hashes import DEFAULT_HASH
@@ -55,6 +56,13 @@ def default_hash(ctx: click.Context) -> str:
     return DEFAULT_HASH if setting is None else hash_setting(setting, tell=False)
 
 
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):  # too long, or with a zero byte
+        return False
+
+
 def hash_setting(found: Setting, *, tell: bool = True) -> str:
     """The hash or hashes that a settings file names."""
     from dualshield.hashes.external.card import runs_code
@@ -62,7 +70,7 @@ def hash_setting(found: Setting, *, tell: bool = True) -> str:
     value = str(found.value)
     if tell:
         _tell_if_local("hash", found)
-    parts = [value] if Path(found.beside(value)).is_file() else split_names(value)
+    parts = [value] if _is_file(found.beside(value)) else split_names(value)
     cards = {part: found.beside(part) for part in parts if part.lower().endswith(CARD_SUFFIXES)}
     # Whoever gives us a folder of images must not have us run what lies beside them.
     for card in cards.values() if found.is_local else ():
@@ -151,7 +159,7 @@ def profile_option(command: Command) -> Command:
         "--profile",
         cls=ProfileOption,
         setting="profile",
-        type=click.Path(path_type=Path),
+        type=FilePath(),
         help="A profile written by 'dualshield calibrate' for this hash.",
     )(command)
 

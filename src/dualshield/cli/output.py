@@ -101,7 +101,10 @@ def explain(result: MatchResult, false_matches: float | None = None) -> str:
 
 def printable(name: str) -> str:
     """Return an untrusted name on one line, with control characters escaped."""
-    text = click.format_filename(name)
+    try:
+        text = click.format_filename(name)
+    except UnicodeEncodeError:  # half characters (surrogates), which only text from a file can hold
+        text = name
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 

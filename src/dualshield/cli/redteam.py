@@ -22,6 +22,7 @@ from dualshield.cli.options import (
     strength_option,
 )
 from dualshield.cli.output import console, counted
+from dualshield.cli.paths import FilePath
 from dualshield.cli.session import note
 from dualshield.errors import InputError
 from dualshield.evaluation.plan.interface import label
@@ -34,7 +35,7 @@ from dualshield.smoothing.variants import VARIANTS, Variant
 
 
 @click.command()
-@click.argument("images", metavar="FOLDER|IMG...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("images", metavar="FOLDER|IMG...", nargs=-1, required=True, type=FilePath())
 @click.option(
     "--method",
     "methods",
@@ -60,7 +61,7 @@ from dualshield.smoothing.variants import VARIANTS, Variant
 @click.option(
     "--out",
     "-o",
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     help="Folder for the results of the run.  [default: redteam-HASH, or redteam-HASH-transforms]",
 )
 @click.option("--resume", is_flag=True, help="Continue the run in that folder; images may be added.")

@@ -7,13 +7,14 @@ from pathlib import Path
 import click
 
 from dualshield.cli.output import progress
+from dualshield.cli.paths import FilePath
 from dualshield.evaluation.run.merge import merge
 from dualshield.evaluation.run.records import Run
 
 
 @click.command()
-@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for the report.  [default: RUN/report if one run]")
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=FilePath())
+@click.option("--out", type=FilePath(), help="Folder for the report.  [default: RUN/report if one run]")
 def report(runs: tuple[Path, ...], out: Path | None) -> None:
     """Turn the results of RUN, finished or not, into tables (Markdown, CSV, LaTeX), plots and one HTML page.
 

@@ -12,13 +12,14 @@ from dualshield._common.rounding import down
 from dualshield.cli.answers import echo_object
 from dualshield.cli.options import json_option
 from dualshield.cli.output import progress
+from dualshield.cli.paths import FilePath
 from dualshield.verification import Verification
 from dualshield.verification import verify as verify_image
 from dualshield.verification.verify import TOLERANCE
 
 
 @click.command()
-@click.argument("image", metavar="IMG", type=click.Path(path_type=Path))
+@click.argument("image", metavar="IMG", type=FilePath())
 @click.option("--hash", "hash_name", default="c-pdq", show_default=True, metavar="c-pdq|c-pdna", help="Hash to verify.")
 @click.option("--norm", default="l2", show_default=True, metavar="l2|linf", help="Norm of the perturbations.")
 @click.option(

@@ -11,6 +11,7 @@ from dualshield._common.folders import weights_folder
 from dualshield.cli.answers import echo_lines, echo_object
 from dualshield.cli.options import json_option
 from dualshield.cli.output import progress
+from dualshield.cli.paths import FilePath
 from dualshield.cli.session import hint
 from dualshield.cli.weights_fit import fit
 from dualshield.errors import ExitCode
@@ -59,7 +60,7 @@ def path() -> None:
 
 @weights.command("import")
 @click.argument("name")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=FilePath())
 @json_option
 def import_(name: str, file: Path, as_json: bool) -> None:
     """Check that FILE is the weights NAME (see 'weights list') and save a copy of it."""

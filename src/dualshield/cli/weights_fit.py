@@ -9,6 +9,7 @@ import click
 import torch
 
 from dualshield.cli.output import progress
+from dualshield.cli.paths import FilePath
 from dualshield.errors import ImageError
 from dualshield.hashes.zoo import simdino_fit
 from dualshield.images import list_images, load_image
@@ -16,7 +17,7 @@ from dualshield.images import list_images, load_image
 
 @click.command("fit")
 @click.argument("name", type=click.Choice(["simdino", "simdino-v2"]))
-@click.option("--images", required=True, type=click.Path(path_type=Path), help="Folder of many unrelated photos.")
+@click.option("--images", required=True, type=FilePath(), help="Folder of many unrelated photos.")
 @click.option(
     "--bits", default=simdino_fit.BITS, show_default=True, help="Length of the hash; the authors use 16, 32 and 64."
 )

@@ -7,7 +7,6 @@ itself at 95 %: of twenty lines without any real difference, about one is still 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -15,6 +14,7 @@ from statistics import fmean
 from typing import Any, Literal, get_args
 
 from dualshield.evaluation.intervals import bootstrap_difference, bootstrap_mean, fisher, mcnemar, wilson
+from dualshield.evaluation.report.figures import number
 from dualshield.evaluation.run.records import Record, Run
 from dualshield.smoothing.variants import Variant
 from dualshield.transforms.paper import MILDEST
@@ -124,7 +124,7 @@ def _measured(record: Record) -> Iterator[tuple[str, Kind, bool, float]]:
     key, result = record.key, record.result
     if not record.matched:
         return
-    if key.part == "certified" and (radius := _number(result.get("radius"))) is not None:
+    if key.part == "certified" and (radius := number(result.get("radius"))) is not None:
         pair = "identity" if key.detail == "identity" else "benign variants"
         yield f"certified radius, {pair}", "mean", True, radius if result.get("decision") == "match" else 0.0
     elif key.part in ("whitebox", "adaptive", "blackbox") and isinstance(result.get("success"), bool):
@@ -138,14 +138,8 @@ def _measured(record: Record) -> Iterator[tuple[str, Kind, bool, float]]:
         yield "collisions", "rate", False, float(result["collided"])
     elif key.part == "quality":
         for name, higher_is_better in (("ssim", True), ("lpips", False)):
-            if (value := _number(result.get(name))) is not None:
+            if (value := number(result.get(name))) is not None:
                 yield f"hardened image, {name.upper()}", "mean", higher_is_better, value
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
 
 
 def _figure(sample: Sample | None) -> Figure | None:

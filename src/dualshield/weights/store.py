@@ -20,7 +20,7 @@ from pathlib import Path
 
 from dualshield._common.files import write_atomically
 from dualshield._common.folders import weights_folder
-from dualshield.errors import InputError, MissingWeightsError
+from dualshield.errors import InputError, MissingWeightsError, WeightsError
 from dualshield.weights.catalogue import CATALOGUE, WeightFile, weight_file
 from dualshield.weights.checkpoint import weights_error
 from dualshield.weights.download import DownloadError, Progress, download
@@ -131,7 +131,10 @@ def _store(weight: WeightFile, name: str, fill: Callable[[Path], None], check: C
             raise weights_error(
                 weight.hash, partial, f"sha256 {digest}, the authors' file has {weight.sha256}; download it again"
             )
-        check(weight, partial)
+        try:
+            check(weight, partial)
+        except WeightsError as error:
+            raise WeightsError(f"{error}; {weight.how_to_get}") from error
         stored = StoredWeights(
             weight, weights_folder() / f"{weight.name}-{digest[:16]}{Path(weight.file).suffix}", digest
         )

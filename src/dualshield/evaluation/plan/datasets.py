@@ -183,7 +183,7 @@ def _datasets(paths: Sequence[Path]) -> dict[str, list[Path]]:
     single: dict[str, Path] = {}  # folders of which single files were given
     for path in paths:
         is_file = path.is_file()
-        folder = (path.parent if is_file else path).resolve()
+        folder = Path(os.path.realpath(path.parent if is_file else path))
         name = folder.name
         if name in ("", ALL):
             raise InputError(f"a dataset cannot be named {name!r}; rename the folder or give another")

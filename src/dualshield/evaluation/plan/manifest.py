@@ -35,12 +35,14 @@ class Manifest:
             text = read_limited(file, MAX_BYTES, InputError).decode("utf-8-sig")
             rows = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
         except (UnicodeDecodeError, csv.Error) as error:
-            raise InputError(f"{file} is not a manifest: not a CSV file in UTF-8 ({error})") from error
+            raise InputError(
+                f"{file} is not a manifest: not a CSV file in UTF-8 ({error}); write one with tools/make_manifest.py"
+            ) from error
         if not rows:
-            raise InputError(f"{file} is not a manifest: it lists no images")
+            raise InputError(f"{file} is not a manifest: it lists no images; write one with tools/make_manifest.py")
         missing = [name for name in COLUMNS if name not in rows[0]]
         if missing:
-            raise InputError(f"{file} is not a manifest: it has no column {', '.join(missing)}")
+            raise InputError(f"{file} is not a manifest: it has no column {', '.join(missing)}; add it")
         images: dict[str, dict[str, str]] = {}
         for number, row in enumerate(rows, 2):
             dataset, name, digest = (row[column] or "" for column in COLUMNS)
@@ -63,7 +65,10 @@ class Manifest:
         missing = sorted(listed.keys() - {file.name for file in found})
         if missing:
             shown = ", ".join(missing[:SHOWN]) + (", ..." if len(missing) > SHOWN else "")
-            raise InputError(f"{dataset}: {len(missing)} of {len(listed)} images in {self.file} are missing: {shown}")
+            raise InputError(
+                f"{dataset}: {len(missing)} of {len(listed)} images in {self.file} are missing: {shown}; "
+                "add them, or leave out the manifest"
+            )
         return found
 
     def check(self, dataset: str, name: str, digest: str) -> None:

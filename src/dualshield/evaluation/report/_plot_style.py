@@ -119,9 +119,11 @@ def legend(canvas: Canvas, variants: Sequence[str], *, paper: bool, dashed: bool
 def finish(canvas: Canvas, name: str, kind: str, alt: str, *, wide: bool = False) -> Plot:
     """Return the plot as SVG and PNG, without dates."""
     svg, png = io.BytesIO(), io.BytesIO()
-    canvas.savefig(svg, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    canvas.set_layout_engine("none")  # reuse the layout of the SVG
-    canvas.savefig(png, format="png", facecolor="white", metadata={"Software": None})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # names too long for the layout overlap
+        canvas.savefig(svg, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        canvas.set_layout_engine("none")  # reuse the layout of the SVG
+        canvas.savefig(png, format="png", facecolor="white", metadata={"Software": None})
     return Plot(name, kind, alt, svg.getvalue(), png.getvalue(), wide)
 
 

@@ -20,6 +20,7 @@ from dualshield.evaluation.intervals import wilson
 from dualshield.evaluation.run.records import Record, Run
 from dualshield.transforms.paper import MILDEST
 
+LARGEST = 1e100
 VARIANTS = ("original", "smoothing", "hardening", "both")
 IDENTITY = "identity"
 POOLED = "all"
@@ -65,13 +66,11 @@ def mean(values: Iterable[object], most: float = math.inf) -> Figure | None:
 
 
 def number(value: object) -> float | None:
-    """Return a value as a float if it is a finite number, else None."""
+    """Return a value as a float if it is a number of a sensible size, else None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:
-        return None
+    # NaN fails the comparison too. Sums and squares of larger numbers would overflow.
+    return float(value) if abs(value) <= LARGEST else None
 
 
 def half_way(curve: Sequence[tuple[float, float]]) -> tuple[float, str] | None:

@@ -151,7 +151,7 @@ class RunFolder(RunFiles):
             self._lock = None
             if not os.path.lexists(self.path / CONFIG):
                 with suppress(OSError):
-                    (self.path / LOCK).unlink()  # the folder existed before, so only the lock is removed
+                    (self.path / LOCK).unlink()  # not a run folder; leave it as it was
 
     def clean(self, gallery: Sequence[Picture]) -> None:
         """Remove published images that are not in the gallery."""

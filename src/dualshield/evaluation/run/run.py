@@ -104,7 +104,7 @@ def run_plan(
         raise InputError(f"jobs is {jobs}; use at least 1")
     if out.exists() and not resume and (not out.is_dir() or any(out.iterdir())):
         # Checked here before minutes of reading, and again when the folder is opened.
-        raise InputError(f"{out} already exists; resume that run, or choose another folder")
+        raise InputError(f"{out} exists already; resume that run, or choose another folder")
     facts = {label(deployment): provenance.hash_facts(deployment) for deployment in plan.deployments}
     _check_gradients(plan)
     extras = _extras(plan)

@@ -99,9 +99,10 @@ def share(groups: Sequence[Group], jobs: int, runner: Callable[[], Runner]) -> I
                     ready.close()  # the worker ends when its connection is closed
                     workers.pop(ready).join()
     finally:
-        for worker in workers.values():
+        started = [worker for worker in workers.values() if worker.pid is not None]
+        for worker in started:
             worker.terminate()
-        for worker in workers.values():
+        for worker in started:
             worker.join(PATIENCE)
 
 
