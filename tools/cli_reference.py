@@ -44,20 +44,24 @@ SCRIPT = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```$", re.DOTALL | re.MULTI
 FACTS = re.compile(r"\[((?:env var|default|required)\b[^\]]*|[^\]]*<=?x[^\]]*)\]$")
 # What differs from run to run: times, and how far the votes of a run were apart.
 TIMES = re.compile(r"\b\d+(\.\d+)? s\b")
-VOTES = re.compile(r"\bvotes \d\.\d+ -> \d\.\d+")
+# The noise is secret, so radii below their ceiling and distances differ a little.
+VOTES = re.compile(r"\b\d+\.\d{3} -> \d+\.\d{3}")
 
 
-def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command, click.Context]]:
-    """A command and those below it, in the order of the menu."""
+def commands(
+    command: click.Command, name: str, parent: click.Context | None = None
+) -> Iterator[tuple[str, click.Command, click.Context]]:
+    """Yield a command and all commands below it, in the order of the menu."""
     # A wide page, so that no default is broken into two lines.
-    context = click.Context(command, info_name=name, max_content_width=10_000, terminal_width=10_000)
+    wide = {**command.context_settings, "max_content_width": 10_000, "terminal_width": 10_000}
+    context = click.Context(command, parent=parent, info_name=name.split()[-1], **wide)
     yield name, command, context
     if isinstance(command, click.Group):
         for below in command.list_commands(context):
             found = command.get_command(context, below)
             assert found is not None
             if not found.hidden:
-                yield from commands(found, f"{name} {below}")
+                yield from commands(found, f"{name} {below}", context)
 
 
 def option(parameter: click.Parameter, context: click.Context) -> str | None:

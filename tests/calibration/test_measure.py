@@ -25,11 +25,11 @@ from tests.helpers.calibrations import PLAN, of
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"images": 1}, "images 1 is below 2"),
-        ({"variant_images": 0}, "variant images 0 is below 1"),
-        ({"radius_images": 0}, "radius images 0 is below 1"),
-        ({"draws": 0}, "draws 0 is below 1"),
-        ({"vote_draws": 0}, "vote draws 0 is below 1"),
+        ({"images": 1}, "images 1 is not between 2"),
+        ({"variant_images": 0}, "variant images 0 is not between 1"),
+        ({"radius_images": 0}, "radius images 0 is not between 1"),
+        ({"draws": 0}, "draws 0 is not between 1"),
+        ({"vote_draws": 0}, "vote draws 0 is not between 1"),
         ({"alpha": 0.0}, "alpha 0.0"),
         ({"alpha": 1.0}, "alpha 1.0"),
         ({"alpha": math.nan}, "alpha nan"),

@@ -311,7 +311,7 @@ def test_outputs_that_cannot_be_written(
         (tmp_path / "file" / "own.json", "does not exist"),
         (tmp_path, "it is a folder"),
         (".", "it is a folder"),
-        (tmp_path / "blocked.json", "cannot use the journal"),
+        (tmp_path / "blocked.json", "blocked.json.journal: it is a folder"),
         (tmp_path / ("long" * 100), "cannot"),
     ):
         assert run("calibrate", "--data", data, "-o", out, *SMALL) == 2
