@@ -150,7 +150,7 @@ def with_output(text: str, folder: Path) -> str:
 
 def same(text: str) -> str:
     """Without what differs from run to run."""
-    return VOTES.sub("votes V -> V", TIMES.sub("T s", text))
+    return VOTES.sub("V -> V", TIMES.sub("T s", text))
 
 
 if __name__ == "__main__":
