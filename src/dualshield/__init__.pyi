@@ -19,7 +19,8 @@ from .errors import (
 from .evaluation.evaluate import evaluate
 from .evaluation.rates import Rate, cost_of_evasion
 from .evaluation.redteam import redteam
-from .hardening.harden import HardenedImage, Hardener, HardeningReport, harden
+from .hardening.harden import HardenedImage, Hardener, harden
+from .hardening.report import HardeningReport
 from .hashes import HashState, PerceptualHash, get_hash, hash_names, list_hashes
 from .hashes.external.black_box import black_box
 from .hashes.external.command import command_hash

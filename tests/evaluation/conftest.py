@@ -18,6 +18,7 @@ from dualshield.evaluation.metrics import fid, lpips
 from dualshield.evaluation.parts import transformed
 from dualshield.evaluation.plan.protocol import PROTOCOLS, Protocol
 from dualshield.transforms import parse
+from tests.helpers import redteam_run
 
 
 @pytest.fixture(scope="session")
@@ -80,3 +81,15 @@ def extras(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_extras(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lpips, "load", lambda: None)
     monkeypatch.setattr(fid, "load", lambda: None)
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
+    """Attacks of known cost, and a list of those that are tried."""
+    return redteam_run.known_costs(monkeypatch, redteam_run.COSTS)
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> list[Path]:
+    """The images that these costs are of."""
+    return redteam_run.noise_images(tmp_path / "photos", *redteam_run.COSTS)

@@ -26,22 +26,7 @@ from dualshield.hashes import PerceptualHash
 from dualshield.images import CanonicalImage
 from dualshield.smoothing.deploy import deploy
 from tests.helpers import redteam_run
-from tests.helpers.redteam_run import keep_lines, rates, transformed_rates
-
-COSTS = {"a.png": 0.5, "b.png": 7.0, "c.png": 30.0, "d.png": 1000.0}
-PDQ = deploy("pdq")
-ONE = RedTeamPlan(PDQ, ("eot-pgd",), (1.0,), ("original",))
-
-
-@pytest.fixture
-def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
-    return redteam_run.known_costs(monkeypatch, COSTS)
-
-
-@pytest.fixture
-def pictures(tmp_path: Path) -> list[Path]:
-    return redteam_run.noise_images(tmp_path / "photos", *COSTS)
-
+from tests.helpers.redteam_run import ONE, PDQ, keep_lines, rates, transformed_rates
 
 # -- images ------------------------------------------------------------------------------------------
 

@@ -13,7 +13,8 @@ from PIL import Image
 import dualshield as ds
 from dualshield._common.rounding import down
 from dualshield.errors import InputError
-from dualshield.hardening.harden import HardenedImage, Hardener, Radii, harden
+from dualshield.hardening.harden import HardenedImage, Hardener, harden
+from dualshield.hardening.report import Radii
 from dualshield.images.quality import compare
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.noise import GaussianSource

@@ -17,6 +17,11 @@ from dualshield.evaluation.rates import Rate, TransformRate, attack_rates, trans
 from dualshield.evaluation.run.records import RESULTS, Run
 from dualshield.evaluation.run.run import run_plan
 from dualshield.images import CanonicalImage
+from dualshield.smoothing.deploy import deploy
+
+COSTS = {"a.png": 0.5, "b.png": 7.0, "c.png": 30.0, "d.png": 1000.0}
+PDQ = deploy("pdq")
+ONE = RedTeamPlan(PDQ, ("eot-pgd",), (1.0,), ("original",))
 
 
 def rates(plan: RedTeamPlan, images: list[Path], out: Path, **options: Any) -> list[Rate]:

@@ -15,7 +15,8 @@ from dualshield._common.files import write_atomically
 from dualshield._common.journal import Journal
 from dualshield._common.outputs import Outputs, check_output
 from dualshield.errors import InputError
-from dualshield.hardening.harden import Hardener, HardeningReport, Progress, Radii
+from dualshield.hardening.harden import Hardener, Progress
+from dualshield.hardening.report import HardeningReport, Radii
 from dualshield.images.decode import list_images
 from dualshield.images.preview import preview_files
 from dualshield.images.publication import Format, Publication, published_suffix
