@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -32,6 +33,15 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         settings.touch()
         patch.setenv("DUALSHIELD_CONFIG", str(settings))
         yield
+
+
+@pytest.fixture(autouse=True)
+def own_log_level() -> Iterator[None]:
+    """Undo what --quiet and --verbose of a command inside a test set for the whole process."""
+    logger = logging.getLogger("dualshield")
+    before = logger.level
+    yield
+    logger.setLevel(before)
 
 
 @pytest.fixture(scope="session")
