@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from dualshield.hardening import gradient, objective, paper, visibility
-from dualshield.hashes.zoo import pdq
-from dualshield.images.canonical import CANONICAL_SIZE
+from dualshield.hashes.linear import pdq
 from dualshield.images.decode import GAINS
+from dualshield.images.space import CANONICAL_SIZE
 from dualshield.smoothing import config, detection, profile, sequential
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.result import NUMBERS

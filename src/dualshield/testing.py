@@ -23,7 +23,8 @@ from scipy.stats import ks_2samp
 from dualshield.engines.choose import make_engine
 from dualshield.hashes.codes import bit_error_rate, from_hex, to_hex
 from dualshield.hashes.perceptual_hash import PerceptualHash
-from dualshield.images.canonical import CANONICAL_SIZE, CanonicalImage, load_image
+from dualshield.images.canonical import CanonicalImage, load_image
+from dualshield.images.space import CANONICAL_SIZE
 from dualshield.images.synthetic import natural_image
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.noise_kinds import LINEAR

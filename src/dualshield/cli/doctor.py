@@ -129,7 +129,7 @@ def _default_hash_problems(settings: dict[str, Setting]) -> Iterator[str]:
     from dualshield.cli.options import hash_setting
     from dualshield.hashes import DEFAULT_HASH, get_hash
     from dualshield.hashes.registry import split_names
-    from dualshield.images.canonical import CANONICAL_SIZE
+    from dualshield.images.space import CANONICAL_SIZE
 
     spec = os.environ.get(VARIABLES["hash"]) or DEFAULT_HASH
     try:

@@ -7,7 +7,7 @@ import torch
 from dualshield.engines.engine import Engine, Reads
 from dualshield.errors import DualShieldError, InputError
 from dualshield.hashes.perceptual_hash import PerceptualHash
-from dualshield.images.canonical import CANONICAL_SIZE
+from dualshield.images.space import CANONICAL_SIZE
 
 PROBES = 8
 

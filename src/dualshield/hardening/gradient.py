@@ -22,8 +22,8 @@ from dualshield.hardening.positives import random_variant
 from dualshield.hardening.visibility import VisibilityBudget, noticeable
 from dualshield.hashes.margins import signs
 from dualshield.hashes.perceptual_hash import PerceptualHash
-from dualshield.images.canonical import CANONICAL_SIZE
 from dualshield.images.frontend import Expansion
+from dualshield.images.space import CANONICAL_SIZE
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.noise import GaussianSource
 

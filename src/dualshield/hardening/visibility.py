@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 
 from dualshield.errors import InputError
-from dualshield.images.frontend import LUMA
 from dualshield.images.quality import ssim
+from dualshield.images.space import LUMA
 
 FLAT = 0.8 / 255
 DARK = 0.8 / 255

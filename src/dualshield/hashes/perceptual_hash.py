@@ -19,10 +19,11 @@ from typing import Any, Literal, get_args
 import torch
 
 from dualshield.errors import InputError
+from dualshield.hashes.linear.linear_hash import LinearHash
 from dualshield.hashes.native_rule import NativeRule
 from dualshield.hashes.parameters import digest_of_parameters
-from dualshield.images.canonical import CANONICAL_SIZE
 from dualshield.images.frontend import FrontEnd
+from dualshield.images.space import CANONICAL_SIZE
 
 RuleName = Literal["hamming", "native"]
 
@@ -50,6 +51,7 @@ class PerceptualHash:
     weights: dict[str, str] = field(default_factory=dict)  # file name -> sha256 of the loaded file
     native: NativeRule | None = None
     rule: RuleName = "hamming"
+    linear: LinearHash | None = None  # the same hash without torch, if it is linear up to a threshold
 
     def __post_init__(self) -> None:
         if self.bits < 1:

@@ -1,20 +1,5 @@
-"""Images: decoding, the canonical 512 x 512 space, and linear front ends."""
+"""Images: decoding, the canonical 512 x 512 space, and linear front ends. Names are loaded when first used."""
 
-from dualshield.images.accept import ImageLike, as_image
-from dualshield.images.canonical import CANONICAL_SIZE, RADIUS_SPACE, CanonicalImage, canonicalise, load_image
-from dualshield.images.decode import DecodedImage, decode, list_images
-from dualshield.images.frontend import FrontEnd
+import lazy_loader
 
-__all__ = [
-    "CANONICAL_SIZE",
-    "RADIUS_SPACE",
-    "CanonicalImage",
-    "DecodedImage",
-    "FrontEnd",
-    "ImageLike",
-    "as_image",
-    "canonicalise",
-    "decode",
-    "list_images",
-    "load_image",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -13,14 +13,12 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
-from dualshield.images import axes
 from dualshield.images.decode import DecodedImage, decode, image_error
+from dualshield.images.space import CANONICAL_SIZE, upload_norm
 
-CANONICAL_SIZE = 512
 # Limits on pixels per strip and on rows kept at final width; they bound the memory of resizing to about 200 MB.
 STRIP_PIXELS = 4_000_000
 MOST_ROWS = 32_768
-RADIUS_SPACE = "canonical-512"
 _SHAPE = (3, CANONICAL_SIZE, CANONICAL_SIZE)
 
 
@@ -48,14 +46,8 @@ class CanonicalImage:
 
     @property
     def upload_norm(self) -> float | None:
-        """A Lipschitz constant ``c`` of the map from the upload's own samples; a radius there is ``R / c``.
-
-        ``||B||_2`` of the resize times the gain of decoding; None if there is no such constant.
-        """
-        if self.upload_size is None or self.upload_gain is None:
-            return None
-        width, height = self.upload_size
-        return self.upload_gain * axes.resize_norm(height, CANONICAL_SIZE) * axes.resize_norm(width, CANONICAL_SIZE)
+        """A Lipschitz constant ``c`` of the map from the upload's own samples; a radius there is ``R / c``."""
+        return upload_norm(self.upload_size, self.upload_gain)
 
     def to_8bit(self) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
         """Return the image as ``(512, 512, 3)`` uint8, rounded to nearest."""

@@ -25,9 +25,8 @@ from dualshield.errors import InputError
 from dualshield.images import axes
 from dualshield.images.axes import Filter, Matrix
 from dualshield.images.bands import Band
-from dualshield.images.canonical import CANONICAL_SIZE
+from dualshield.images.space import CANONICAL_SIZE, LUMA
 
-LUMA = (0.299, 0.587, 0.114)
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 CELL_EDGE = 0.3819660113

@@ -23,7 +23,7 @@ from PIL import Image, ImageFile
 
 from dualshield.errors import ImageError, InputError
 from dualshield.images.accept import ImageLike, as_file
-from dualshield.images.canonical import CANONICAL_SIZE, CanonicalImage, canonicalise
+from dualshield.images.canonical import CanonicalImage, canonicalise
 from dualshield.images.decode import (
     FORMATS,
     MAX_PIXELS,
@@ -35,11 +35,11 @@ from dualshield.images.decode import (
     reason,
 )
 from dualshield.images.encode import Source, inverse, is_lossless, write
+from dualshield.images.space import CANONICAL_SIZE, LUMA
 
 Format = Literal["keep", "png", "jpeg"]
 MIN_SIDE = 64
 
-_LUMA = (0.299, 0.587, 0.114)
 # Below this opacity, a sample would have to change too much to have a visible effect.
 _LEAST_OPACITY = 0.25
 
@@ -164,7 +164,7 @@ class _Samples:
     def perturbed(self, delta: torch.Tensor, kind: str) -> Image.Image:
         """Return the samples changed by `delta` (as seen through alpha), rounded to the precision of `kind`."""
         height, width, channels = self.colour.shape
-        parts = delta if channels == 3 else torch.einsum("c,chw->hw", torch.tensor(_LUMA), delta)[None]
+        parts = delta if channels == 3 else torch.einsum("c,chw->hw", torch.tensor(LUMA), delta)[None]
         white, dtype = self._target(kind)
         scale = np.float32(white if self.deep else 1)
         seen = None

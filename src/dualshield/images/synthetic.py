@@ -7,7 +7,8 @@ from functools import cache
 import numpy as np
 import torch
 
-from dualshield.images.canonical import CANONICAL_SIZE, CanonicalImage
+from dualshield.images.canonical import CanonicalImage
+from dualshield.images.space import CANONICAL_SIZE
 
 
 def blank_images() -> list[CanonicalImage]:

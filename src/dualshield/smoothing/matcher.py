@@ -22,7 +22,7 @@ from dualshield.engines.engine import Engine
 from dualshield.errors import InputError
 from dualshield.hashes.codes import bit_error_rate
 from dualshield.hashes.perceptual_hash import PerceptualHash
-from dualshield.images.canonical import CANONICAL_SIZE
+from dualshield.images.space import CANONICAL_SIZE
 from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.detection import MISSED, detected_radius, least_for_fixed, least_for_sequential
 from dualshield.smoothing.enrollment import choose_sigma, enrollment_draws, enrollment_source, enrollment_terms

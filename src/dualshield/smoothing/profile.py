@@ -12,7 +12,7 @@ from typing import Any
 from dualshield._common.files import read_limited, write_atomically
 from dualshield.errors import InputError
 from dualshield.hashes.perceptual_hash import PerceptualHash
-from dualshield.images.canonical import CANONICAL_SIZE
+from dualshield.images.space import CANONICAL_SIZE
 from dualshield.smoothing.config import MAX_SIGMA, MatcherConfig
 from dualshield.smoothing.profile_folder import is_there, profile_file, shipped_file
 

@@ -28,7 +28,7 @@ from dualshield._common.digest import digest_of
 from dualshield._common.files import read_limited, write_atomically
 from dualshield.errors import CodeError, UnusableReferenceError
 from dualshield.hashes.codes import from_hex, to_hex
-from dualshield.images.canonical import CANONICAL_SIZE
+from dualshield.images.space import CANONICAL_SIZE
 from dualshield.smoothing.config import MAX_SIGMA
 from dualshield.smoothing.member_reference import MemberReference
 

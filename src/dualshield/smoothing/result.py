@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dualshield.errors import InputError
-from dualshield.images.canonical import CANONICAL_SIZE
+from dualshield.images.space import CANONICAL_SIZE
 from dualshield.smoothing.noise import Origin
 from dualshield.smoothing.statistics import Decision
 

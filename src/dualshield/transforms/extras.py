@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from PIL import Image, ImageDraw, ImageFont
 
-from dualshield.images.frontend import LUMA
+from dualshield.images.space import LUMA
 from dualshield.transforms.family import Family
 
 CAPTION = "when you see it"

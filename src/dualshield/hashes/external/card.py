@@ -48,8 +48,8 @@ from dualshield.errors import CardError, InputError
 from dualshield.hashes.external._card_fields import Card, card_error, is_finite, read_yaml, reason, shown
 from dualshield.hashes.perceptual_hash import DEFAULT_THRESHOLD, PerceptualHash
 from dualshield.images.axes import Filter
-from dualshield.images.canonical import CANONICAL_SIZE
 from dualshield.images.frontend import FrontEnd
+from dualshield.images.space import CANONICAL_SIZE
 from dualshield.weights.numpy_files import read_numbers
 
 COMMON_FIELDS = {"name", "version", "bits", "threshold", "about"}

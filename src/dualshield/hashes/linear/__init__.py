@@ -1,0 +1,1 @@
+"""Hashes that are linear up to a threshold, described without torch."""
