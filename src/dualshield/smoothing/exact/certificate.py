@@ -1,0 +1,100 @@
+"""Decide a query by its soft distance, and prove the l2 that no attack on the decision can stay below."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dualshield.hashes.linear.linear_hash import Bits, LinearHash
+from dualshield.images.axes import Matrix
+from dualshield.smoothing.exact.evasion import Bound, Evasion
+from dualshield.smoothing.exact.prices import Multipliers, multipliers
+from dualshield.smoothing.exact.rows import Rows
+from dualshield.smoothing.exact.soft_distance import probabilities, soft_distance, soft_median
+
+# Where theta is tried, in units of the radius, and prices as multiples of the best ones. Evasion is cheapest near 0,
+# where cells must be small; far away it costs much more and coarse cells do.
+_OUTER = (0.3, 0.2, 0.14, 0.1, 0.075)
+_OFFSETS = np.array([*(-x for x in _OUTER), *np.linspace(-0.06, 0.06, 17), *reversed(_OUTER)])
+_FACTORS = (0.5, 0.63, 0.8, 1.0, 1.25, 1.6, 2.2, 3.5)
+_WIDER = (1.0, 2.0, 4.0)
+# Subtracted from every radius, relative to 1 + radius, for the last square root.
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class ExactCertificate:
+    """The decision, the soft distance in bits, and the proven radius in canonical pixels."""
+
+    matched: bool
+    soft_distance: float
+    radius: float
+
+
+class SoftHash:
+    """The smoothed version of a linear hash at one sigma, as a function of coefficients."""
+
+    def __init__(self, linear: LinearHash, rows: Rows, sigma: float) -> None:
+        self.linear, self.rows, self.sigma = linear, rows, sigma
+        self.ones = linear.expected_ones
+
+    @cached_property
+    def spread(self) -> Matrix:
+        """The standard deviation of each coefficient under the noise."""
+        spread: Matrix = self.sigma * self.rows.lengths
+        return spread
+
+    def probabilities(self, coefficients: Matrix) -> Matrix:
+        """Return the probability that each bit is one."""
+        return probabilities(coefficients, self.spread, self.ones)
+
+    def code(self, coefficients: Matrix) -> Bits:
+        """Return the nearest code: each bit as it is more often than not."""
+        return self.probabilities(coefficients) > 0.5
+
+    def distance(self, coefficients: Matrix, code: Bits) -> float:
+        """Return the soft distance to a code, in bits."""
+        return soft_distance(self.probabilities(coefficients), code)
+
+    def certify(self, coefficients: Matrix, code: Bits, limit: float) -> ExactCertificate:
+        """Decide (a match has a soft distance of at most ``limit``) and prove a radius."""
+        distance = self.distance(coefficients, code)
+        matched = distance <= limit
+        kind = Evasion if matched else Evasion.forced_match
+        evasion = kind(self.rows, coefficients, code, limit, self.sigma, self.ones)
+        return ExactCertificate(matched, distance, self._radius(evasion))
+
+    def attack(self, coefficients: Matrix, code: Bits, limit: float) -> tuple[Evasion, Multipliers]:
+        """Return the problem of the attacker, and about its solution."""
+        matched = self.distance(coefficients, code) <= limit
+        kind = Evasion if matched else Evasion.forced_match
+        evasion = kind(self.rows, coefficients, code, limit, self.sigma, self.ones)
+        return evasion, multipliers(evasion, self._theta(evasion))
+
+    def _theta(self, evasion: Evasion) -> float:
+        return 0.0 if self.ones is None else soft_median(evasion.coefficients, self.spread, self.ones)
+
+    def _radius(self, evasion: Evasion) -> float:
+        if evasion.is_impossible:
+            return math.inf
+        found = multipliers(evasion, self._theta(evasion))
+        prices = [[factor * price for factor in _FACTORS] for price in found.prices]
+        if self.ones is None:
+            square = float(Bound(evasion, found.p, prices, np.zeros(1)).at_thetas.max())
+            return _root(square)
+        step = math.sqrt(found.cost) * float(self.rows.lengths.mean())
+        square = -math.inf
+        for wider in _WIDER:
+            cells = Bound(evasion, found.p, prices, found.theta + wider * step * _OFFSETS).cells()
+            square = max(square, float(cells.min()))
+            if 0 < int(cells.argmin()) < len(cells) - 1:
+                break  # not limited by the ends, so there is nothing to gain further out
+        return _root(square)
+
+
+def _root(square: float) -> float:
+    radius = math.sqrt(max(square, 0.0))
+    return max(radius - ROUNDING * (1 + radius), 0.0)

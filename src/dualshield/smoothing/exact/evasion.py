@@ -1,0 +1,167 @@
+"""What an attacker has to reach, and a proven lower bound on the l2 that it costs (METHOD.md 4b).
+
+A query matches if D <= t. To get above t, at the soft median theta of the changed image both
+
+    sum over the ones  of Phi((u_i - z_i(theta)) / sigma) >= (t + k) / 2       (ones that turned to zero)
+    sum over the zeros of Phi((u_i - z_i(theta)) / sigma) >= (t - k) / 2       (zeros that turned to one)
+
+must hold. ``u_i`` is how far the change moves coefficient i towards its flip, in units of its row, that is in pixel l2;
+``z_i(theta)`` is the bit's margin in the same units; k is the number of ones above half. So the cost is at least the
+minimum over ALL theta of the cost of meeting both. For hashes that compare with zero there is one sum over all bits,
+and no theta.
+
+For every change delta, every vector p, and ``d`` with ``d C <= I`` (rows.py):
+
+    ||delta||^2  >=  d ||u - w||^2 - p (I - d C) p / d,      w = C p - p / d                                  (1)
+
+because the difference is ``(delta - A p) (I - d A A^T) (delta - A p) >= 0``. The right-hand side is a sum over bits,
+so weak duality with prices mu >= 0 leaves one problem per bit (envelope.py), with kappa = d sigma^2 / mu:
+
+    ||delta||^2  >=  - p (I - d C) p / d + sum over the sums of  mu (need - sum_i E((w_i - z_i(theta)) / sigma))   (2)
+
+Nothing about p and mu needs to be proven: any values give a valid bound, good ones a large bound (prices.py).
+
+Between two values of theta the right-hand side of (2) is a concave function plus ``d sum theta^2 / ||A_i||^2``. So on a
+cell of width h it is at least the smaller value at the ends minus ``d h^2 / 4 * sum 1 / ||A_i||^2``. Beyond the last
+cell the zeros alone only get dearer, and the ones before the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dualshield.hashes.linear.linear_hash import Bits
+from dualshield.images.axes import Matrix
+from dualshield.smoothing.exact.envelope import SMALLEST_KAPPA, Envelope
+from dualshield.smoothing.exact.rows import Rows
+
+# Relative to the largest terms of the bound; far above their rounding (some hundred sums of 256 numbers), far below
+# anything that matters.
+ROUNDING = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class Evasion:
+    """The problem of an attacker who must bring the soft distance to ``code`` from below to ``limit`` bits or more.
+
+    For a query that does not match, the attacker must bring the distance down, which is the same as bringing the
+    distance to the inverted code up (`forced_match`).
+    """
+
+    rows: Rows
+    coefficients: Matrix
+    code: Bits
+    limit: float
+    sigma: float
+    ones: int | None  # how many bits are one at the soft median; None: bits are compared with zero
+
+    @staticmethod
+    def forced_match(
+        rows: Rows, coefficients: Matrix, code: Bits, limit: float, sigma: float, ones: int | None
+    ) -> Evasion:
+        """Return the problem of an attacker who must bring the distance down to ``limit``."""
+        return Evasion(rows, coefficients, ~code, len(code) - limit, sigma, ones)
+
+    @cached_property
+    def toward(self) -> Matrix:
+        """The direction in which each coefficient has to move to flip its bit: down for ones, up for zeros."""
+        return np.where(self.code, -1.0, 1.0)
+
+    @cached_property
+    def groups(self) -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.intp]], ...]:
+        """The bits of each sum: the ones and the zeros, or all."""
+        if self.ones is None:
+            return (np.arange(len(self.code)),)
+        return np.flatnonzero(self.code), np.flatnonzero(~self.code)
+
+    @cached_property
+    def needs(self) -> tuple[float, ...]:
+        """What each sum has to reach."""
+        if self.ones is None:
+            return (self.limit,)
+        surplus = int(self.code.sum()) - self.ones
+        return (self.limit + surplus) / 2, (self.limit - surplus) / 2
+
+    @property
+    def is_impossible(self) -> bool:
+        """Whether no image at all reaches the limit."""
+        return any(need >= len(group) for need, group in zip(self.needs, self.groups, strict=True))
+
+    @cached_property
+    def correlations(self) -> Matrix:
+        """The correlations of movements toward flips."""
+        return self.rows.correlations * np.outer(self.toward, self.toward)
+
+    @cached_property
+    def slopes(self) -> Matrix:
+        """How fast each margin grows with theta."""
+        slopes: Matrix = self.toward / self.rows.lengths
+        return slopes
+
+    def margins(self, theta: float) -> Matrix:
+        """Return ``z``: how far each coefficient is from its boundary, in pixel l2; negative where it is flipped."""
+        margins: Matrix = (theta - self.coefficients) * self.slopes
+        return margins
+
+
+class Bound:
+    """The right-hand side of (2) for one p: proven for all theta at once, best prices chosen for each cell."""
+
+    def __init__(self, evasion: Evasion, p: Matrix, prices: Sequence[Sequence[float]], thetas: Matrix) -> None:
+        self.evasion = evasion
+        self.thetas = thetas
+        rows, d = evasion.rows, evasion.rows.floor
+        moved = evasion.correlations @ p
+        quadratic = float(p @ p - d * (p @ moved)) / d
+        size = float(np.abs(p).sum())
+        self.base = -quadratic - ROUNDING * (1 + size) ** 2
+        # Rounding of coefficients and correlations makes every bit a little easier to flip, never harder.
+        w = moved - p / d + rows.coefficient_error + ROUNDING * (1 + size)
+        self.parts = [
+            self._part(group, need, sorted({price for price in of_group if price > 0}), w)
+            for group, need, of_group in zip(evasion.groups, evasion.needs, prices, strict=True)
+        ]
+
+    def _part(
+        self, group: np.ndarray[tuple[int, ...], np.dtype[np.intp]], need: float, prices: list[float], w: Matrix
+    ) -> Matrix:
+        """Return ``mu (need - sum E)`` for each price and theta; the first row is for price 0."""
+        evasion, d = self.evasion, self.evasion.rows.floor
+        start = (w + evasion.coefficients * evasion.slopes)[group]
+        y = (start - np.outer(self.thetas, evasion.slopes[group])) / evasion.sigma
+        part = np.zeros((len(prices) + 1, len(self.thetas)))
+        for row, price in enumerate(prices, start=1):
+            kappa = max(d * evasion.sigma**2 / price, SMALLEST_KAPPA)
+            mu = d * evasion.sigma**2 / kappa
+            flips = Envelope(kappa)(y).sum(1)
+            part[row] = mu * (need - flips) - ROUNDING * mu * (need + len(group))
+        return part
+
+    @property
+    def at_thetas(self) -> Matrix:
+        """The bound on the squared cost at each theta, if theta is that value."""
+        values = np.full(len(self.thetas), self.base)
+        for part in self.parts:
+            values += part.max(0)
+        return values
+
+    def cells(self) -> Matrix:
+        """Return the bound on the squared cost with theta below the first, between each two, and above the last."""
+        ones, zeros = self.parts
+        value = np.empty((2, len(self.thetas) - 1))
+        for side, shift in ((0, slice(None, -1)), (1, slice(1, None))):
+            value[side] = _paired(ones, shift) + _paired(zeros, shift)
+        widths = np.diff(self.thetas)
+        bend = self.evasion.rows.floor * float((self.evasion.slopes**2).sum()) * widths**2 / 4
+        inner = self.base + value.min(0) - bend * (1 + ROUNDING)
+        return np.concatenate([[self.base + ones[:, 0].max()], inner, [self.base + zeros[:, -1].max()]])
+
+
+def _paired(part: Matrix, side: slice) -> Matrix:
+    """Return one end of each cell's values, at the price with the best sum over both ends."""
+    best = (part[:, :-1] + part[:, 1:]).argmax(0)
+    return part[:, side][best, np.arange(part.shape[1] - 1)]

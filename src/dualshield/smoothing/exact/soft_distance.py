@@ -1,0 +1,52 @@
+"""The smoothed hash in closed form: the probability that each bit is one under Gaussian noise on the pixels.
+
+    p_i = Phi((c_i - theta) / (sigma ||A_i||)),    D_b = sum over i of  |b_i - p_i|
+
+``theta`` is 0, or the soft median: the one value at which the probabilities sum to half the bits. ``D_b`` is the soft
+distance to a code b, a deterministic function of the image. It is the number of bits that differ on average, if theta
+is held fixed while the coefficients are drawn.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import ndtr
+
+from dualshield.hashes.linear.linear_hash import Bits
+from dualshield.images.axes import Matrix
+
+STEPS = 60
+DENSITY_AT_ZERO = 1 / np.sqrt(2 * np.pi)
+
+
+def soft_median(coefficients: Matrix, spread: Matrix, ones: int) -> float:
+    """Return theta with ``sum Phi((c_i - theta) / spread_i) = ones``, by Newton's method kept between two bounds."""
+    low, high = float((coefficients - 9 * spread).min()), float((coefficients + 9 * spread).max())
+    theta = float(np.partition(coefficients, len(coefficients) - ones)[len(coefficients) - ones])
+    for _ in range(STEPS):
+        x = (coefficients - theta) / spread
+        excess = float(ndtr(x).sum()) - ones
+        if excess > 0:
+            low = theta
+        else:
+            high = theta
+        slope = DENSITY_AT_ZERO * float((np.exp(-(x * x) / 2) / spread).sum())
+        # A step out of the bounds, or a slope of zero far from all coefficients: halve the interval instead.
+        after = theta + excess / slope if abs(excess) < slope * (high - low) else (low + high) / 2
+        after = after if low < after < high else (low + high) / 2
+        if abs(after - theta) <= 1e-14 * (abs(low) + abs(high)):
+            return after
+        theta = after
+    return theta
+
+
+def probabilities(coefficients: Matrix, spread: Matrix, ones: int | None) -> Matrix:
+    """Return the probability that each bit is one; ``ones`` is None where bits are compared with zero."""
+    theta = 0.0 if ones is None else soft_median(coefficients, spread, ones)
+    found: Matrix = ndtr((coefficients - theta) / spread)
+    return found
+
+
+def soft_distance(probability: Matrix, code: Bits) -> float:
+    """Return ``D_b`` in bits."""
+    return float(np.where(code, 1 - probability, probability).sum())
