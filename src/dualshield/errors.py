@@ -5,6 +5,7 @@
     │   ├── ImageError             2      an image that cannot be decoded
     │   ├── CodeError              2      a hash code of the wrong length or alphabet
     │   ├── UnusableReferenceError 2      a stored reference that is damaged or from another deployment
+    │   ├── TooLittleStructureError 2     an image that a hash cannot tell from others, so it cannot be protected
     │   ├── CardError              2      an invalid hash card (YAML), or its model file
     │   ├── WeightsError           2      a checkpoint that is damaged, unsafe or of another model
     │   └── NothingToAttackError   2      a pair whose decision is already the attack's goal
@@ -49,6 +50,10 @@ class CodeError(InputError):
 
 class UnusableReferenceError(InputError):
     """A stored reference that is damaged, or was enrolled for another hash or configuration."""
+
+
+class TooLittleStructureError(InputError):
+    """An image, such as a flat colour, that does not match itself under noise: it cannot be a reference."""
 
 
 class CardError(InputError):

@@ -1,10 +1,17 @@
-"""Digests of values that can be written as JSON."""
+"""Digests of values that can be written as JSON, and of matrices."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+_CELL_EDGE = 0.3819660113
+# Characters of one value in an error message.
+MAX_SHOWN = 300
 
 
 def canonical_json(value: Any) -> str:
@@ -15,3 +22,29 @@ def canonical_json(value: Any) -> str:
 def digest_of(value: Any) -> str:
     """Return the sha256 of the value's canonical JSON, in hex."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def digest_of_matrices(*matrices: npt.NDArray[np.float64]) -> str:
+    """Return a sha256 (hex) of matrices; differences in the last digits, from rounding, do not change it."""
+    digest = hashlib.sha256()
+    for matrix in matrices:
+        # The offset keeps cell edges away from simple fractions, which rounding could push to either side.
+        cells = np.floor(np.asarray(matrix, np.float64) * 1e6 + _CELL_EDGE).astype("<i8")
+        digest.update(f"{cells.shape}".encode() + cells.tobytes())
+    return digest.hexdigest()
+
+
+def difference_of(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
+    """Say in which fields of ``ours`` another description differs; empty if in none."""
+    if theirs is ours:
+        return ""
+    return "; ".join(
+        f"{name} {_short(theirs.get(name))}, here {_short(value)}"
+        for name, value in ours.items()
+        if canonical_json(theirs.get(name)) != canonical_json(value)
+    )
+
+
+def _short(value: Any) -> str:
+    text = canonical_json(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."

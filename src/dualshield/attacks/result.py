@@ -8,7 +8,7 @@ from typing import Any
 
 from dualshield.errors import InputError
 from dualshield.images.canonical import CanonicalImage
-from dualshield.smoothing.noise import Origin
+from dualshield.smoothing.names import Origin
 
 MAX_BUDGET = 1000.0
 

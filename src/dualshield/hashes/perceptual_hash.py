@@ -97,9 +97,11 @@ class PerceptualHash:
 
     @property
     def has_small_network(self) -> bool:
-        """Whether the network has almost no weights (PDQ), so that drawing noise dominates the cost."""
+        """Whether the network has almost no weights, or the hash is linear: then drawing noise is a large cost."""
         if self.is_black_box:
             return False
+        if self.linear is not None:
+            return True
         tensors = [*self.network.parameters(), *self.network.buffers()]
         return sum(tensor.numel() for tensor in tensors) < 10_000
 
@@ -141,7 +143,13 @@ class PerceptualHash:
 
     @torch.no_grad()
     def code(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Return the code of one canonical image ``(3, 512, 512)``: ``bits`` bools, or native values."""
+        """Return the code of one canonical image ``(3, 512, 512)``: ``bits`` bools, or native values.
+
+        The bits are ``margins > 0``, unless the published hash rounds between its steps (`LinearHash.published`). Its
+        code is then the published one, of the pixels rounded to 8 bits. Margins and votes have no rounding.
+        """
+        if self._published is not None:
+            return torch.from_numpy(self._published.code(pixels.cpu().numpy()))
         return self.encode(self.margins(pixels[None].to(self.device))[0]).cpu()
 
     def encode(self, margins: torch.Tensor) -> torch.Tensor:
@@ -168,6 +176,12 @@ class PerceptualHash:
         return "x".join(str(n) for n in self.front_end.shape)
 
     @property
+    def _published(self) -> LinearHash | None:
+        """The description that has the published function, if bits are compared and there is one."""
+        has_one = self.linear is not None and self.linear.published is not None and self._native is None
+        return self.linear if has_one else None
+
+    @property
     def _native(self) -> NativeRule | None:
         return self.native if self.rule == "native" else None
 
@@ -180,12 +194,16 @@ class PerceptualHash:
         return replace(self, rule=rule)  # type: ignore[arg-type]
 
     def with_lowpass(self, lowpass: int | None) -> PerceptualHash:
-        """Return this hash preceded by an m x m low-pass of the canonical image; None changes nothing."""
+        """Return this hash preceded by an m x m low-pass of the canonical image; None changes nothing.
+
+        This is another hash than the published one: its code is ``margins > 0``.
+        """
         if lowpass is None or lowpass == self.lowpass:
             return self
         if self.lowpass is not None:
             raise InputError(f"hash {self.name} already has a low-pass of {self.lowpass}; load the hash again")
-        return replace(self, front_end=self.front_end.low_pass(lowpass), lowpass=lowpass)
+        linear = None if self.linear is None else self.linear.with_lowpass(lowpass)
+        return replace(self, front_end=self.front_end.low_pass(lowpass), lowpass=lowpass, linear=linear)
 
     def with_threshold(self, threshold: float) -> PerceptualHash:
         """Return this hash with another matching threshold."""

@@ -13,7 +13,6 @@ columns, o: offset). Its factors are stored explicitly, for three reasons:
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -21,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from dualshield._common.digest import digest_of_matrices
 from dualshield.errors import InputError
 from dualshield.images import axes
 from dualshield.images.axes import Filter, Matrix
@@ -29,7 +29,6 @@ from dualshield.images.space import CANONICAL_SIZE, LUMA
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-CELL_EDGE = 0.3819660113
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,12 +98,7 @@ class FrontEnd:
     @cached_property
     def digest(self) -> str:
         """A sha256 that identifies this front end; differences in the last digits, from rounding, do not change it."""
-        digest = hashlib.sha256()
-        for factor in (self.rows, self.cols, self.colour, self.offset):
-            # The offset keeps cell edges away from simple fractions, which rounding could push to either side.
-            cells = np.floor(np.asarray(factor, np.float64) * 1e6 + CELL_EDGE).astype("<i8")
-            digest.update(f"{cells.shape}".encode() + cells.tobytes())
-        return digest.hexdigest()
+        return digest_of_matrices(self.rows, self.cols, self.colour, self.offset)
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from dualshield.images import axes
 
 CANONICAL_SIZE = 512
 RADIUS_SPACE = "canonical-512"
 LUMA = (0.299, 0.587, 0.114)
+DIAMETER = math.sqrt(3 * CANONICAL_SIZE**2)  # the largest l2 distance between two images
 
 
 def upload_norm(size: tuple[int, int] | None, gain: float | None) -> float | None:

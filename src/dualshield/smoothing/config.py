@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from dualshield._common.checks import require
 from dualshield.errors import InputError
-from dualshield.smoothing.member_reference import ReferenceMode
-from dualshield.smoothing.noise_kinds import NoiseKind, NoiseName, noise_kind
+from dualshield.smoothing.names import Method, NoiseName, ReferenceMode
 from dualshield.smoothing.statistics import radius_ceiling
+
+if TYPE_CHECKING:  # what draws noise needs torch, which takes a second to load
+    from dualshield.smoothing.noise_kinds import NoiseKind
 
 Auto = Literal["auto"]
 MAX_DRAWS = 100_000_000
@@ -63,10 +65,17 @@ class MatcherConfig:
             raise InputError(f"low-pass {self.lowpass!r} is neither a whole number nor None")
         if self.target_radius is not None and not (_is_number(self.target_radius) and self.target_radius >= 0):
             raise InputError(f"target radius {self.target_radius} is not a number of at least 0")
-        noise_kind(self.noise)
+        if self.noise not in get_args(NoiseName):
+            raise InputError(f"unknown noise {self.noise!r}: use one of {', '.join(get_args(NoiseName))}")
         if self.reference_mode not in get_args(ReferenceMode):
             known = ", ".join(get_args(ReferenceMode))
             raise InputError(f"unknown reference mode {self.reference_mode!r}: use one of {known}")
+
+    method: ClassVar[Method] = "votes"
+
+    def changed(self, changes: dict[str, Any]) -> MatcherConfig:
+        """Return a copy with changed parameters."""
+        return replace(self, **changes)
 
     @property
     def sigmas(self) -> tuple[float, ...]:
@@ -76,6 +85,8 @@ class MatcherConfig:
     @property
     def noise_kind(self) -> NoiseKind:
         """The noise kind that ``noise`` names."""
+        from dualshield.smoothing.noise_kinds import noise_kind
+
         return noise_kind(self.noise)
 
     @property

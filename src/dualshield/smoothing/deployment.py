@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,12 +19,14 @@ from dualshield.engines.choose import check_device, check_engine, make_engine
 from dualshield.engines.engine import Engine
 from dualshield.engines.fixed_function import require_fixed_function
 from dualshield.engines.pool import EnginePool
-from dualshield.errors import InputError, UnusableReferenceError
+from dualshield.errors import InputError, TooLittleStructureError, UnusableReferenceError
 from dualshield.hashes.codes import from_hex
 from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images import RADIUS_SPACE, ImageLike, as_image
 from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.detection import MISSED
+from dualshield.smoothing.exact.config import ExactConfig
+from dualshield.smoothing.exact_matcher import DeployedExactMatcher
 from dualshield.smoothing.joint_decision import joint
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.member import Member
@@ -32,6 +34,8 @@ from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.reference import Reference
 from dualshield.smoothing.result import MatchResult
 from dualshield.smoothing.statistics import Decision
+
+Matcher = SmoothedMatcher | DeployedExactMatcher
 
 logger = logging.getLogger(__name__)
 
@@ -80,13 +84,18 @@ class Deployment:
         if not 1 <= len(set(names)) == len(names) <= MAX_MEMBERS:
             raise InputError(f"a deployment takes 1 to {MAX_MEMBERS} different hashes, got {'+'.join(names) or 'none'}")
         for what, values in (
-            ("alphas", {member.config.alpha for member in self.members}),
-            ("target radii", {member.config.target_radius for member in self.members}),
+            ("alphas", {config.alpha for config in self._voters}),
+            ("target radii", {config.target_radius for config in self._voters}),
         ):
             if len(values) > 1:
                 raise InputError(
                     f"the {what} differ between hashes ({', '.join(map(str, values))}); give them one value"
                 )
+
+    @property
+    def _voters(self) -> list[MatcherConfig]:
+        """The configurations of the members that draw noise; exact members need no part of alpha."""
+        return [member.config for member in self.members if isinstance(member.config, MatcherConfig)]
 
     # -- description -------------------------------------------------------------------------------
 
@@ -102,13 +111,13 @@ class Deployment:
 
     @property
     def alpha(self) -> float:
-        """The error probability of the joint certificate."""
-        return self.members[0].config.alpha
+        """The error probability of the joint certificate; 0 if all members are exact."""
+        return self._voters[0].alpha if self._voters else 0.0
 
     @property
     def target_radius(self) -> float | None:
         """The target radius, or None for a fixed number of draws."""
-        return self.members[0].config.target_radius
+        return self._voters[0].target_radius if self._voters else None
 
     @property
     def is_differentiable(self) -> bool:
@@ -130,16 +139,7 @@ class Deployment:
     def describe(self) -> dict[str, Any]:
         """All parameters, ready for JSON."""
         return {
-            "members": [
-                {
-                    "hash": member.hash.identity,
-                    "rule": member.hash.rule,
-                    "boundary": float(member.voting.boundary),
-                    "plain_boundary": float(member.hash.boundary),
-                    **{k: v for k, v in asdict(member.config).items() if k != "threshold"},
-                }
-                for member in self.members
-            ],
+            "members": [member.describe() for member in self.members],
             "engine": self.engine,
             "device": torch.device(self.device).type,
             "on_abstain": self.on_abstain.value,
@@ -159,7 +159,7 @@ class Deployment:
         unknown = changes.keys() - {field_.name for field_ in fields(MatcherConfig)}
         if unknown:
             raise InputError(f"MatcherConfig has no {', '.join(sorted(unknown))}; check the spelling")
-        members = tuple(replace(member, config=replace(member.config, **changes)) for member in self.members)
+        members = tuple(replace(member, config=member.config.changed(changes)) for member in self.members)
         recipe = None if self.recipe is None else replace(self.recipe, changes=(*self.recipe.changes, changes))
         return replace(self, members=members, recipe=recipe)
 
@@ -172,7 +172,7 @@ class Deployment:
     # -- enrolling and matching --------------------------------------------------------------------
 
     @property
-    def matchers(self) -> tuple[SmoothedMatcher, ...]:
+    def matchers(self) -> tuple[Matcher, ...]:
         """One matcher per member, with engines that run in this process."""
         process = self._engines.process()
         if process not in self._started:
@@ -180,26 +180,28 @@ class Deployment:
         return self._started[process]
 
     @cached_property
-    def _started(self) -> dict[int, tuple[SmoothedMatcher, ...]]:
+    def _started(self) -> dict[int, tuple[Matcher, ...]]:
         return {}
 
-    def _start(self) -> tuple[SmoothedMatcher, ...]:
-        count = len(self.members)
-        return tuple(
-            SmoothedMatcher(
-                member.voting.to(self.device),
-                replace(member.config, alpha=self.alpha / count),
-                self._running(member),
-                self.device,
-                missed=MISSED / count,
-                abstain_as=self.on_abstain,
-            )
-            for member in self.members
+    def _start(self) -> tuple[Matcher, ...]:
+        return tuple(self._matcher(member, member.config) for member in self.members)
+
+    def _matcher(self, member: Member, config: MatcherConfig | ExactConfig) -> Matcher:
+        if isinstance(config, ExactConfig):
+            return DeployedExactMatcher(member.hash.to(self.device), config)
+        count = len(self._voters)
+        return SmoothedMatcher(
+            member.voting.to(self.device),
+            replace(config, alpha=self.alpha / count),
+            self._running(member, config),
+            self.device,
+            missed=MISSED / count,
+            abstain_as=self.on_abstain,
         )
 
-    def _running(self, member: Member) -> Engine:
-        hash_ = member.hash.to(self.device).with_lowpass(member.config.lowpass)
-        kind = member.config.noise_kind
+    def _running(self, member: Member, config: MatcherConfig) -> Engine:
+        hash_ = member.hash.to(self.device).with_lowpass(config.lowpass)
+        kind = config.noise_kind
         reads = kind.engine_reads(hash_.front_end)
         # The key holds the network itself, which keeps it alive: no other network can reuse its id.
         which = (digest_of(hash_.identity), hash_.network, reads, kind.in_pixel_range)
@@ -218,7 +220,10 @@ class Deployment:
         """Enroll an image as reference; the result depends on its pixels and this deployment only."""
         matchers = self.matchers  # must come first: in a forked process this makes torch usable
         found = as_image(image, name)
-        return Reference(found.name, tuple(matcher.enroll(found.pixels) for matcher in matchers))
+        try:
+            return Reference(found.name, tuple(matcher.enroll(found.pixels) for matcher in matchers))
+        except TooLittleStructureError as error:
+            raise TooLittleStructureError(f"{found.name}: {error}") from error
 
     def enroll_code(self, code: torch.Tensor | str, name: str = "code") -> Reference:
         """Enroll a bare code of the plain hash (bits or hex), from a list without images."""
@@ -226,6 +231,8 @@ class Deployment:
             raise InputError("a bare code belongs to one hash; a deployment of several needs a reference image")
         (matcher,) = self.matchers
         bits = from_hex(code, matcher.hash.bits) if isinstance(code, str) else code
+        if isinstance(matcher, DeployedExactMatcher):
+            return Reference(name, (matcher.enroll_code(bits.numpy()),))
         return Reference(name, (matcher.enroll_code(bits),))
 
     def match(
@@ -251,7 +258,7 @@ class Deployment:
             voted = _counter(progress, sum(matcher.config.most_votes for matcher in matchers))
             matchers = tuple(matcher.reporting(voted) for matcher in matchers)
         results = tuple(
-            matcher.match(kept, image.pixels, noise.fork(f"member {matcher.hash.name}"))
+            matcher.match(kept, image.pixels, noise.fork(f"member {matcher.hash.name}"))  # type: ignore[arg-type]
             for matcher, kept in zip(matchers, reference.members, strict=True)
         )
         decision, radius, detected = joint(results)
@@ -269,7 +276,7 @@ class Deployment:
             on_abstain=self.on_abstain,
             alpha=self.alpha,
             target_radius=self.target_radius,
-            noise_source=noise.origin,
+            noise_source=noise.origin if self._voters else None,
             reference_fingerprint=reference.fingerprint,
             deployment=self.digest,
             seconds=time.perf_counter() - started,
@@ -281,7 +288,7 @@ class Deployment:
         self.check(reference)
         noise = noise or GaussianSource.secret()
         members = tuple(
-            matcher.for_known_queries(kept, noise.fork(f"member {matcher.hash.name}"))
+            matcher.for_known_queries(kept, noise.fork(f"member {matcher.hash.name}"))  # type: ignore[arg-type]
             for matcher, kept in zip(self.matchers, reference.members, strict=True)
         )
         return replace(reference, members=members)
@@ -296,7 +303,7 @@ class Deployment:
                 f"reference {reference.name} was enrolled for hash {theirs}, not for {self.name}; enroll it again"
             )
         for matcher, kept in zip(self.matchers, reference.members, strict=True):
-            difference = kept.difference(matcher.terms, matcher.code_like)
+            difference = kept.difference(matcher.terms, matcher.code_like)  # type: ignore[arg-type]
             if difference:
                 raise UnusableReferenceError(
                     f"reference {reference.name} was enrolled for {theirs} with another configuration ({difference}); "

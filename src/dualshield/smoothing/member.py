@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
+from typing import Any
 
 from dualshield.errors import InputError
 from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.smoothing.config import MatcherConfig
+from dualshield.smoothing.exact.config import ExactConfig
+from dualshield.smoothing.exact.reference import describe_exact
 from dualshield.smoothing.profile import Profile
 
 
@@ -16,12 +19,14 @@ class Member:
     """One hash with its rule and threshold, its configuration, and the profile of that configuration."""
 
     hash: PerceptualHash
-    config: MatcherConfig
+    config: MatcherConfig | ExactConfig
     profile: Profile | None = None
     warning: str = ""  # logged when the engine starts
 
     def __post_init__(self) -> None:
-        if not isinstance(self.hash, PerceptualHash) or not isinstance(self.config, MatcherConfig):
+        if not isinstance(self.hash, PerceptualHash) or not isinstance(
+            self.config, MatcherConfig | ExactConfig
+        ):
             raise InputError(f"a Member takes a PerceptualHash and a MatcherConfig, not {self.hash!r}, {self.config!r}")
         profile = self.profile
         if profile is not None and (profile.hash, profile.hash_version) != (self.hash.name, self.hash.version):
@@ -43,5 +48,19 @@ class Member:
     @cached_property
     def voting(self) -> PerceptualHash:
         """The hash with the vote threshold, which calibration may have set below the hash's own."""
-        threshold = self.config.threshold
+        threshold = self.config.threshold if isinstance(self.config, MatcherConfig) else None
         return self.hash if threshold is None else self.hash.with_threshold(threshold)
+
+    def describe(self) -> dict[str, Any]:
+        """All parameters, ready for JSON."""
+        if isinstance(self.config, ExactConfig):
+            assert self.hash.linear is not None
+            return describe_exact(self.hash.linear, self.config, self.hash.boundary)
+        return {
+            "hash": self.hash.identity,
+            "rule": self.hash.rule,
+            "boundary": float(self.voting.boundary),
+            "plain_boundary": float(self.hash.boundary),
+            **{k: v for k, v in asdict(self.config).items() if k != "threshold"},
+        }
+

@@ -14,17 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
-from dualshield._common.digest import canonical_json
+from dualshield._common.digest import difference_of
+from dualshield.smoothing.names import ReferenceMode
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.sampler import Sampler
 
-ReferenceMode = Literal["code", "bank", "paired"]
-# Characters of one value in an error message.
-MAX_SHOWN = 300
 
 
 class DrawnCodes:
@@ -102,14 +100,9 @@ class MemberReference:
 
     def difference(self, terms: dict[str, Any], code_like: torch.Tensor) -> str:
         """Say what differs from a matcher's terms and code shape; empty if the matcher can use this reference."""
-        if self.terms is not terms:
-            parts = [
-                f"{name} {_short(self.terms.get(name))}, here {_short(value)}"
-                for name, value in terms.items()
-                if canonical_json(self.terms.get(name)) != canonical_json(value)
-            ]
-            if parts:
-                return "; ".join(parts)
+        found = difference_of(self.terms, terms)
+        if found:
+            return found
         # A file may have the right terms but codes of another shape.
         codes = [self.plain, self.code, *([] if self.bank is None else [self.bank[0]])]
         if all(code.shape == code_like.shape and code.dtype == code_like.dtype for code in codes):
@@ -119,11 +112,6 @@ class MemberReference:
     def split(self, first: int) -> tuple[MemberReference, MemberReference]:
         """Return references for ``first`` selecting votes and for the certifying votes; they share no drawn code."""
         return self, self if self.drawn is None else replace(self, first=self.first + first)
-
-
-def _short(value: Any) -> str:
-    text = canonical_json(value)
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
 
 def majority(bank: torch.Tensor) -> torch.Tensor:

@@ -15,7 +15,6 @@ import os
 import secrets
 from functools import lru_cache
 from itertools import product
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +24,8 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from dualshield.errors import InputError
+from dualshield.smoothing.names import Origin
 
-Origin = Literal["secret", "seeded"]
 Words = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
 _f32 = np.float32

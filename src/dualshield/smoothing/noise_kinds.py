@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Literal
 
 import torch
 
@@ -19,9 +18,8 @@ from dualshield.errors import InputError
 from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images.frontend import Expansion, FrontEnd
 from dualshield.smoothing.clipped_noise import clipped_copies, gaussian_limit
+from dualshield.smoothing.names import NoiseName
 from dualshield.smoothing.noise import GaussianSource
-
-NoiseName = Literal["linear", "clipped", "clipped-limit"]
 
 # A clipped draw holds all 786,432 canonical pixels: small batches keep the peak memory flat.
 CLIPPED_BATCH = 4

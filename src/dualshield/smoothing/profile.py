@@ -7,17 +7,22 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dualshield._common.files import read_limited, write_atomically
 from dualshield.errors import InputError
-from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images.space import CANONICAL_SIZE
 from dualshield.smoothing.config import MAX_SIGMA, MatcherConfig
+from dualshield.smoothing.exact.config import ExactConfig
+from dualshield.smoothing.exact.profile import ExactProfile
 from dualshield.smoothing.profile_folder import is_there, profile_file, shipped_file
+
+if TYPE_CHECKING:  # torch takes a second to load, and reading a profile does not need it
+    from dualshield.hashes.perceptual_hash import PerceptualHash
 
 MAX_BYTES = 16 * 2**20
 VARIANT_TOLERANCE = 0.01
+OPTIONAL = ("exact",)  # not in profiles from before there were exact matchers
 # Mean radii above this fraction of the best count as equal: a calibration cannot tell them apart.
 SAME_RADIUS = 0.99
 
@@ -103,6 +108,7 @@ class Profile:
     unprotected: Rates
     grid: tuple[GridPoint, ...]
     measured: dict[str, Any] = field(default_factory=dict)  # images, pairs, draws, alpha, seed, date
+    exact: ExactProfile | None = None  # of hashes that are linear up to a threshold
 
     def __post_init__(self) -> None:
         for name, kind in (("hash", str), ("hash_version", str), ("measured", dict)):
@@ -148,8 +154,10 @@ class Profile:
         """The fraction of unrelated pairs that matched with the default configuration."""
         return self._chosen.consensus.collisions
 
-    def false_matches_of(self, config: MatcherConfig) -> float | None:
+    def false_matches_of(self, config: MatcherConfig | ExactConfig) -> float | None:
         """The fraction of unrelated pairs that matched with this configuration; None if it was not measured."""
+        if isinstance(config, ExactConfig):
+            return None if self.exact is None else self.exact.false_matches_of(config)
         widest = self.widest_config()
         measured = (
             (self.config(), self.false_matches),
@@ -225,6 +233,7 @@ class Profile:
                 raise InputError("its grid is not a list")
             values["grid"] = tuple(GridPoint.parse(point) for point in values["grid"])
             values["unprotected"] = Rates.parse(values["unprotected"], "unprotected")
+            values["exact"] = None if values["exact"] is None else ExactProfile.parse(values["exact"])
             profile = Profile(**values)
             profile.config()
             profile.external_config()
@@ -271,9 +280,9 @@ def _values(kind: type[Any], data: Any, what: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise InputError(f"{what} is not an object")
     for part in fields(kind):
-        if part.name not in data:
+        if part.name not in data and part.name not in OPTIONAL:
             raise InputError(f"{what} has no {part.name}")
-    return {part.name: data[part.name] for part in fields(kind)}
+    return {part.name: data.get(part.name) for part in fields(kind)}
 
 
 def choose(hash_: PerceptualHash, unprotected: Rates, grid: Sequence[GridPoint], measured: dict[str, Any]) -> Profile:

@@ -7,6 +7,8 @@ The two radii make two statements, both with confidence 1 - alpha over the noise
   reports it.
 * ``radius_detected``: for every shorter change the same matcher, with its finite number of votes, still gives the same
   answer with probability at least 0.999 on fresh noise.
+
+An exact matcher draws no noise. Its alpha is 0 and its two radii are the same: no shorter change alters the decision.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Any
 
 from dualshield.errors import InputError
 from dualshield.images.space import CANONICAL_SIZE
-from dualshield.smoothing.noise import Origin
+from dualshield.smoothing.names import Origin
 from dualshield.smoothing.statistics import Decision
 
 NUMBERS = 3 * CANONICAL_SIZE**2
@@ -30,14 +32,14 @@ class MemberResult:
     hash: str
     hash_version: str
     decision: Decision
-    method: str  # how it was decided: by "votes"
+    method: str  # how it was decided: by "votes", or "exact"
     rule: str
     distance: float  # of the plain hashes, no noise, no low-pass: their bit error rate, or as the native rule has it
     threshold: float  # a bit error rate, or the limit of the native rule
     bits: int
     votes: int
     draws: int
-    p_lower: float
+    p_lower: float | None  # None if there were no votes
     radius: float
     radius_detected: float  # an abstention counts as the same answer if the deployment reports it as this decision
     alpha: float  # this member's share of the deployment's alpha
@@ -47,6 +49,7 @@ class MemberResult:
     reference_mode: str
     engine: str
     seconds: float
+    soft_distance: float | None = None  # what an exact matcher compares with the threshold; None for votes
 
     @property
     def is_near_without_noise(self) -> bool:
@@ -70,7 +73,7 @@ class MatchResult:
     on_abstain: Decision  # the deployment's answer for queries whose votes prove nothing
     alpha: float
     target_radius: float | None
-    noise_source: Origin
+    noise_source: Origin | None  # None if no noise was drawn
     reference_fingerprint: str
     deployment: str
     seconds: float

@@ -5,17 +5,23 @@
 ``theta`` is zero, or the median of the coefficients. Such a hash needs no samples: its smoothed version has a closed
 form, and so has a bound on the cost of evading it (`smoothing/exact`, METHOD.md 4). To give another hash an exact
 matcher, describe it as a `LinearHash`. Everything here is numpy, so that matching can start without torch.
+
+The classical hashes were published for 8-bit pixels and round between their steps. The rounding is no part of the
+linear map; it flips a bit whose coefficient is next to ``theta``. So such a hash also has the published function,
+and `code` uses it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from dualshield._common.digest import digest_of_matrices
 from dualshield.errors import InputError
 from dualshield.images import axes
 from dualshield.images.axes import Matrix
@@ -23,6 +29,7 @@ from dualshield.images.space import LUMA
 
 Rule = Literal["median", "zero"]
 Bits = npt.NDArray[np.bool_]
+Published = Callable[[npt.NDArray[np.uint8]], Bits]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +38,7 @@ class LinearHash:
 
     ``vertical`` (rows x 512) and ``horizontal`` (columns x 512) act on the luma. ``mix`` (bits x rows*columns), if any,
     combines the coefficients, flattened row by row, to one number per bit; it also fixes the order of the bits.
+    ``published`` is the published function of 8-bit pixels ``(512, 512, 3)``, if it rounds between its steps.
     """
 
     name: str
@@ -40,6 +48,7 @@ class LinearHash:
     rule: Rule
     mix: Matrix | None = None
     lowpass: int | None = None
+    published: Published | None = None
 
     def __post_init__(self) -> None:
         if self.rule not in get_args(Rule):
@@ -67,10 +76,9 @@ class LinearHash:
 
     def coefficients(self, pixels: npt.NDArray[np.floating]) -> Matrix:
         """Return the numbers ``c`` (one per bit) of canonical pixels ``(3, height, width)``."""
-        # Along the columns first: the image is read once, and what remains is small.
-        channels = np.stack([channel @ self.horizontal.T.astype(pixels.dtype) for channel in pixels])
-        narrow = np.tensordot(np.asarray(LUMA), channels.astype(np.float64), 1)
-        return self.mixed(self.vertical @ narrow)
+        # In float64: certificates count on a rounding error that is far below what could matter.
+        luma = np.tensordot(np.asarray(LUMA), np.asarray(pixels, np.float64), 1)
+        return self.mixed(self.vertical @ luma @ self.horizontal.T)
 
     def mixed(self, coefficients: Matrix) -> Matrix:
         """Return one number per bit from the coefficients ``(rows, columns)``."""
@@ -85,9 +93,35 @@ class LinearHash:
         return float(np.partition(coefficients, place)[place])
 
     def code(self, pixels: npt.NDArray[np.floating]) -> Bits:
-        """Return the bits of canonical pixels."""
+        """Return the bits of canonical pixels: those of the published function on 8-bit pixels, if there is one.
+
+        Without one they are ``coefficients > boundary``.
+        """
+        if self.published is not None:
+            return self.published(self._eight_bit(pixels))
         coefficients = self.coefficients(pixels)
         return coefficients > self.boundary(coefficients)
+
+    def _eight_bit(self, pixels: npt.NDArray[np.floating]) -> npt.NDArray[np.uint8]:
+        expected = (3, self.vertical.shape[1], self.horizontal.shape[1])
+        if pixels.shape != expected:
+            raise InputError(f"expected canonical pixels of shape {expected}, got {pixels.shape}")
+        rounded = np.rint(np.clip(pixels, 0, 1) * 255).astype(np.uint8)
+        return np.ascontiguousarray(rounded.transpose(1, 2, 0))
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """What identifies this function of images, as JSON values."""
+        factors = (self.vertical, self.horizontal, *([] if self.mix is None else [self.mix]))
+        return {
+            "name": self.name,
+            "version": self.version,
+            "bits": self.bits,
+            "input": f"linear, {self.rule}",
+            "front_end": digest_of_matrices(*factors, np.asarray(LUMA)),
+            "calls": "",
+            "weights": {},
+        }
 
     @cached_property
     def gram(self) -> Matrix:
@@ -97,7 +131,10 @@ class LinearHash:
         return gram * float(np.dot(LUMA, LUMA))
 
     def with_lowpass(self, lowpass: int | None) -> LinearHash:
-        """Return this hash preceded by an m x m low-pass of the canonical image; None changes nothing."""
+        """Return this hash preceded by an m x m low-pass of the canonical image; None changes nothing.
+
+        This is another hash than the published one, so it has no published function.
+        """
         if lowpass is None or lowpass == self.lowpass:
             return self
         if self.lowpass is not None:
@@ -108,4 +145,10 @@ class LinearHash:
             vertical=self.vertical @ axes.low_pass(height, lowpass),
             horizontal=self.horizontal @ axes.low_pass(width, lowpass),
             lowpass=lowpass,
+            published=None,
         )
+
+
+def minus_mean(count: int) -> Matrix:
+    """Return the matrix that subtracts from ``count`` numbers their mean."""
+    return np.eye(count) - 1 / count

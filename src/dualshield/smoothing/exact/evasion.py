@@ -164,4 +164,5 @@ class Bound:
 def _paired(part: Matrix, side: slice) -> Matrix:
     """Return one end of each cell's values, at the price with the best sum over both ends."""
     best = (part[:, :-1] + part[:, 1:]).argmax(0)
-    return part[:, side][best, np.arange(part.shape[1] - 1)]
+    values: Matrix = part[:, side][best, np.arange(part.shape[1] - 1)]
+    return values

@@ -50,3 +50,14 @@ def probabilities(coefficients: Matrix, spread: Matrix, ones: int | None) -> Mat
 def soft_distance(probability: Matrix, code: Bits) -> float:
     """Return ``D_b`` in bits."""
     return float(np.where(code, 1 - probability, probability).sum())
+
+
+def gradient(coefficients: Matrix, spread: Matrix, ones: int | None, code: Bits) -> tuple[float, Matrix]:
+    """Return ``D_b`` and its derivative by each coefficient, through the soft median as well."""
+    theta = 0.0 if ones is None else soft_median(coefficients, spread, ones)
+    x = (coefficients - theta) / spread
+    density = DENSITY_AT_ZERO * np.exp(-(x * x) / 2) / spread
+    slopes = np.where(code, -density, density)
+    if ones is not None and density.sum() > 0:
+        slopes = slopes - slopes.sum() * density / density.sum()
+    return soft_distance(ndtr(x), code), slopes

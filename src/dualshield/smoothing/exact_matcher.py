@@ -1,0 +1,82 @@
+"""The exact matcher as a deployment uses it: the same calls as the matcher of votes, and gradients for attacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from dualshield.errors import InputError
+from dualshield.hashes.perceptual_hash import PerceptualHash
+from dualshield.smoothing.exact.config import ExactConfig
+from dualshield.smoothing.exact.matcher import ExactMatcher
+from dualshield.smoothing.exact.reference import ExactReference
+from dualshield.smoothing.exact.soft_distance import gradient
+from dualshield.smoothing.noise import GaussianSource
+from dualshield.smoothing.result import MemberResult
+from dualshield.smoothing.statistics import Decision
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A decision and its radius, named as in a certificate of votes."""
+
+    decision: Decision
+    radius: float
+
+
+class DeployedExactMatcher(ExactMatcher):
+    """An exact matcher with the torch hash that it belongs to; noise is taken as an argument and never used."""
+
+    abstain_as = Decision.ABSTAIN
+
+    def __init__(self, hash_: PerceptualHash, config: ExactConfig) -> None:
+        if hash_.linear is None:
+            raise InputError(f"hash {hash_.name} is not linear up to a threshold, so it has no exact matcher; use votes")
+        super().__init__(hash_.linear, config)
+        self.plain_hash = hash_
+        self.hash = hash_.with_lowpass(config.lowpass)
+
+    @property
+    def code_like(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        """An example code."""
+        return np.zeros(self.hash.bits, np.bool_)
+
+    def reporting(self, voted: Callable[[int], None]) -> DeployedExactMatcher:
+        """Return this matcher: there are no votes to report."""
+        return self
+
+    def for_known_queries(self, reference: ExactReference, noise: GaussianSource) -> ExactReference:
+        """Return the reference: nothing is drawn for it."""
+        return reference
+
+    def match(self, reference: ExactReference, pixels: torch.Tensor, noise: GaussianSource) -> MemberResult:
+        """Decide and certify one query."""
+        return self.match_exactly(reference, _array(pixels))
+
+    def certify(self, reference: ExactReference, pixels: torch.Tensor, noise: GaussianSource) -> Decided:
+        """Decide one query; nothing that calls this needs the radius, so it is not computed."""
+        return Decided(self.decide(reference, _array(pixels)), 0.0)
+
+    def soft_distance(self, reference: ExactReference, pixels: torch.Tensor) -> torch.Tensor:
+        """Return the soft distance in bits, differentiable in the pixels ``(3, 512, 512)``.
+
+        The value is that of the matcher. Its gradient is exact too: it includes the movement of the soft median.
+        """
+        soft = self.soft(reference.sigma)
+        found = self.coefficients(_array(pixels))
+        value, slopes = gradient(found, soft.spread, soft.ones, reference.code)
+        factors = (self.filtered.vertical, self.filtered.horizontal, self.hash.front_end.colour)
+        mixed = slopes if self.filtered.mix is None else slopes @ self.filtered.mix
+        rows, cols, colour = (torch.from_numpy(np.ascontiguousarray(f)).to(pixels) for f in factors)
+        weights = torch.from_numpy(mixed.reshape(len(rows), len(cols))).to(pixels)
+        # A linear function of the pixels with the right value and slope at this point.
+        slope = (rows.T @ weights @ cols) * colour.reshape(3, 1, 1)
+        linear = (pixels * slope).sum()
+        return linear - linear.detach() + value
+
+
+def _array(pixels: torch.Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.floating]]:
+    return pixels.detach().cpu().numpy()
