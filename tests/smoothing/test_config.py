@@ -10,7 +10,7 @@ import pytest
 
 from dualshield.errors import InputError
 from dualshield.smoothing.config import MAX_DRAWS, PAPER, PAPER_LIMIT, MatcherConfig
-from dualshield.smoothing.noise_kinds import NoiseName
+from dualshield.smoothing.names import NoiseName
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,8 @@ import torch
 
 from dualshield.attacks.eot import Adaptive, Search
 from dualshield.attacks.judge import judged
-from dualshield.attacks.objective import join_margin
 from dualshield.attacks.result import AttackBudget, AttackResult
-from dualshield.attacks.victim import Target, Victim
+from dualshield.attacks.victim import Target
 from dualshield.images.canonical import CanonicalImage
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.statistics import Decision
@@ -33,8 +32,8 @@ class Collision(Adaptive):
         nearest, best, taken = math.inf, torch.zeros_like(pixels), 0
         warnings: tuple[str, ...] = ()
         for member in victim.members:
-            search = Search(member, pixels, source, self.draws, _joining)
-            found = search.run(budget, self.steps, self.progress, sign=-1.0)
+            search = Search(member, pixels, source, self.draws, towards=-1.0)
+            found = search.run(budget, self.steps, self.progress)
             taken += self.steps
             if (distance := search.reached / member.boundary) < nearest:
                 nearest, best, warnings = distance, found, search.warnings
@@ -44,7 +43,3 @@ class Collision(Adaptive):
 
 
 attack = Collision()
-
-
-def _joining(member: Victim, margins: torch.Tensor, signs: torch.Tensor) -> torch.Tensor:
-    return join_margin(margins, signs, member.hash.max_distance)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import get_args
 
+from dualshield.attacks.exact_victim import ExactVictim
 from dualshield.attacks.joint_victim import JointVictim
 from dualshield.attacks.victim import Service, Target, Victim
 from dualshield.errors import InputError
@@ -12,8 +13,13 @@ from dualshield.hardening.harden import Hardener, Preset
 from dualshield.images import ImageLike, as_image
 from dualshield.images.canonical import CanonicalImage
 from dualshield.images.eight_bit import to_8bit
-from dualshield.smoothing.deployment import Deployment
+from dualshield.smoothing.deployment import Deployment, Matcher
+from dualshield.smoothing.exact.reference import ExactReference
+from dualshield.smoothing.exact_matcher import DeployedExactMatcher
+from dualshield.smoothing.matcher import SmoothedMatcher
+from dualshield.smoothing.member_reference import MemberReference
 from dualshield.smoothing.noise import GaussianSource
+from dualshield.smoothing.reference_file import Kept
 from dualshield.smoothing.variants import Variant
 
 # Decisions need no radius: a few votes if they agree, at most this many near the boundary, then abstention.
@@ -58,8 +64,16 @@ class Defence:
             enrolled = self._deciding.enroll(published)
             service = Service(self._deciding.digest, enrolled.fingerprint)
             members = [
-                Victim(matcher.hash, published.name, reference, matcher, service=service)
-                for matcher, reference in zip(self._deciding.matchers, enrolled.members, strict=True)
+                _victim(matcher, published.name, kept, service)
+                for matcher, kept in zip(self._deciding.matchers, enrolled.members, strict=True)
             ]
         target: Target = members[0] if len(members) == 1 else JointVictim(members)
         return target if noise is None else target.with_noise(noise)
+
+
+def _victim(matcher: Matcher, name: str, kept: Kept, service: Service) -> Victim:
+    if isinstance(matcher, DeployedExactMatcher) and isinstance(kept, ExactReference):
+        return ExactVictim.of(matcher, name, kept, service)
+    assert isinstance(matcher, SmoothedMatcher)
+    assert isinstance(kept, MemberReference)
+    return Victim(matcher.hash, name, kept, matcher, service=service)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -22,9 +21,9 @@ from dualshield.attacks import linearised
 from dualshield.attacks.base import BaseAttack, Progress
 from dualshield.attacks.judge import VANISHED, judged
 from dualshield.attacks.l2_ball import project
-from dualshield.attacks.objective import combined_direction, flip_margin, needed_flips
+from dualshield.attacks.objective import combined_direction
 from dualshield.attacks.result import AttackBudget, AttackResult
-from dualshield.attacks.victim import Target, Victim
+from dualshield.attacks.victim import Target
 from dualshield.images.canonical import CanonicalImage
 from dualshield.images.eight_bit import to_8bit
 from dualshield.smoothing.noise import GaussianSource
@@ -54,7 +53,7 @@ class Eot(Adaptive):
         victim.require_differentiable()
         pixels = victim.start(query)
         started = time.perf_counter()
-        search = Search(victim, pixels, GaussianSource.from_seed(self.seed), self.draws, _evading)
+        search = Search(victim, pixels, GaussianSource.from_seed(self.seed), self.draws)
         start = _linearised_start(victim, pixels, budget)
         if start is not None and search.distance(start) > victim.boundary:
             best, steps = start, ROUNDS  # there is no noise, so this evasion is final
@@ -76,24 +75,17 @@ def _linearised_start(victim: Target, pixels: torch.Tensor, budget: AttackBudget
     return start
 
 
-def _evading(member: Victim, margins: torch.Tensor, signs: torch.Tensor) -> torch.Tensor:
-    return flip_margin(margins, signs, needed_flips(member.hash.max_distance, member.hash.bits))
-
-
-Objective = Callable[[Victim, torch.Tensor, torch.Tensor], torch.Tensor]
-
-
 class Search:
-    """A gradient search on the smoothed matcher, with the attacker's own noise."""
+    """A gradient search on the smoothed matcher, with the attacker's own noise: away from a match, or towards one."""
 
     def __init__(
-        self, victim: Target, pixels: torch.Tensor, source: GaussianSource, draws: int, objective: Objective
+        self, victim: Target, pixels: torch.Tensor, source: GaussianSource, draws: int, towards: float = 1.0
     ) -> None:
         self.victim = victim
         self.pixels = pixels
         self.source = source
         self.draws = draws
-        self.objective = objective
+        self.towards = towards
         self.zero_gradients = 0
         self.reached = math.nan  # distance of the result of the last run
 
@@ -106,8 +98,7 @@ class Search:
             if not member.sigma:
                 # Without noise, rounding to 8 bits matters: evaluate the saved image, with a straight-through gradient.
                 image = image + (to_8bit(image) - image).detach()
-            margins = member.noisy_margins(image, self.draws, self.source)
-            loss = self.objective(member, margins, member.reference_signs(self.draws, self.source)).mean()
+            loss = member.loss(image, self.draws, self.source, self.towards)
             gradients.append(torch.autograd.grad(loss, moving)[0])
             losses.append(loss.detach())
             self.zero_gradients += int(loss > 0 and not gradients[-1].any())
@@ -123,10 +114,10 @@ class Search:
         steps: int,
         progress: Progress,
         *,
-        sign: float = 1.0,
         start: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Return the best perturbation found: the one with the largest distance, or the smallest if ``sign`` is -1."""
+        """Return the best perturbation found: the one with the largest distance, or the smallest for a collision."""
+        sign = self.towards
         delta = torch.zeros_like(self.pixels) if start is None else start
         best, best_value = delta, sign * self.distance(delta)
         velocity = torch.zeros_like(self.pixels)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from dualshield._common.checks import require
-from dualshield.attacks import collision, eot, nes, pgd
+from dualshield.attacks import collision, eot, nes, optimal, pgd
 from dualshield.attacks.base import Progress, silent
 from dualshield.attacks.result import AttackBudget, AttackResult
 from dualshield.attacks.victim import Target
@@ -30,6 +30,7 @@ class Attack(Protocol):
 METHODS: dict[str, Attack] = {
     "pgd": pgd.attack,
     "eot-pgd": eot.attack,
+    "optimal": optimal.attack,
     "nes": nes.attack,
     "nes-plain": nes.Nes(plain_score=True),
     "collision": collision.attack,

@@ -94,7 +94,7 @@ class Pgd(BaseAttack):
         for index, (victim, image) in enumerate(zip(victims, images, strict=True)):
             mine = slice(index * self.restarts, (index + 1) * self.restarts)
             best = delta[mine][int(distances[mine].argmax())]
-            noisy = any(member.sigma > 0 for member in victim.members)
+            noisy = any(member.matcher is not None for member in victim.members)
             warnings = [VANISHED] * bool(vanished[mine].any()) + [NO_EOT] * noisy
             result = judged("pgd", victim, image, best, budget, int(taken[mine].max()), started, tuple(warnings))
             results.append(replace(result, reach=max(result.l2, float(reach[mine].max()))))

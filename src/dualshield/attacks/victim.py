@@ -8,6 +8,7 @@ from typing import Self
 
 import torch
 
+from dualshield.attacks.objective import flip_margin, join_margin, needed_flips
 from dualshield.engines.gradients import accelerated
 from dualshield.errors import InputError, NothingToAttackError
 from dualshield.hashes.margins import signs
@@ -16,7 +17,8 @@ from dualshield.images import CanonicalImage, ImageLike, as_image
 from dualshield.images.eight_bit import to_8bit
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.member_reference import MemberReference
-from dualshield.smoothing.noise import GaussianSource, Origin
+from dualshield.smoothing.names import Origin
+from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.statistics import Decision
 
 # Votes averaged for a score. A draw of a network costs a thousand times one of a hash with a small network.
@@ -176,6 +178,13 @@ class Victim(Target):
         if self.matcher is None:
             return hash_.margins(pixels[None])
         return self.matcher.sampler.noise.margins(hash_, pixels, self.sigma, count, source)
+
+    def loss(self, image: torch.Tensor, draws: int, source: GaussianSource, towards: float) -> torch.Tensor:
+        """Return the objective of an attack, averaged over draws: to evade (``towards`` 1), or to collide (-1)."""
+        margins, codes = self.noisy_margins(image, draws, source), self.reference_signs(draws, source)
+        if towards > 0:
+            return flip_margin(margins, codes, needed_flips(self.hash.max_distance, self.hash.bits)).mean()
+        return join_margin(margins, codes, self.hash.max_distance).mean()
 
     def noisy_distance(self, pixels: torch.Tensor, count: int, source: GaussianSource) -> float:
         """Return the mean distance over votes, with the deployed engine and noise from ``source``."""

@@ -16,6 +16,7 @@ import torch
 from dualshield._common.checks import NUMBER, PATH, require
 from dualshield._common.rounding import up
 from dualshield.calibration.false_matches import threshold_for
+from dualshield.calibration.looked import EXACT_LOWPASSES, Looked
 from dualshield.calibration.measure import Calibration, CalibrationPlan
 from dualshield.errors import ImageError, InputError
 from dualshield.hashes import DEFAULT_HASH
@@ -71,6 +72,7 @@ def calibrate(
         hash_ = hash_.with_threshold(threshold)
     kept: list[CanonicalImage] = []
     codes: list[torch.Tensor] = []
+    looked = None if hash_.linear is None else Looked(hash_.linear, EXACT_LOWPASSES, plan.variant_images, plan.seed)
     for photo in photos:
         try:
             image = as_image(photo)
@@ -84,6 +86,8 @@ def calibrate(
         if len(kept) < plan.images:
             kept.append(image)
         codes.append(hash_.code(image.pixels))
+        if looked is not None:
+            looked.add(image.pixels)
     if fpr is not None and codes:
         hash_ = hash_.with_threshold(threshold_for(fpr, torch.stack(codes)))
     member = Member(hash_, MatcherConfig(sigma=UNCALIBRATED_SIGMA))
@@ -94,6 +98,8 @@ def calibrate(
         plain_codes=torch.stack(codes) if codes else None,
     )
     profile = run.run(None if journal is None else Path(journal), progress)
+    if looked is not None:
+        profile = replace(profile, exact=looked.calibrate(hash_.threshold, plan.radius_images, progress))
     facts: dict[str, Any] = {"date": datetime.now(UTC).date().isoformat(), "fpr": fpr, "pairs": run.pairs}
     facts["collisions_at_most"] = collisions_at_most(profile.false_matches, run.pairs)
     profile = replace(profile, measured={**profile.measured, **facts})

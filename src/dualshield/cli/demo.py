@@ -26,6 +26,7 @@ from dualshield.images.preview import preview_files
 from dualshield.images.samples import sample_photos
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.deployment import Deployment
+from dualshield.smoothing.exact_matcher import DeployedExactMatcher
 from dualshield.smoothing.result import MatchResult
 from dualshield.smoothing.variants import Variant
 from dualshield.transforms import Transform
@@ -116,7 +117,7 @@ def _match(out: Console, deployment: Deployment, photos: list[CanonicalImage]) -
         "votes",
         "seconds",
         title=f"{hash_.name} ({hash_.bits} bits), reference: {photo.name}; sigma {reference.sigma:g}, {shown}, "
-        f"{matcher.engine.name} engine",
+        f"{'exact' if isinstance(matcher, DeployedExactMatcher) else f'{matcher.engine.name} engine'}",
         title_justify="left",
     )
     with progress() as bar:

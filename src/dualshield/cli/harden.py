@@ -24,10 +24,11 @@ from dualshield.cli.paths import FilePath
 from dualshield.errors import ExitCode, InputError
 from dualshield.hardening import gradient, paper
 from dualshield.hardening.batch import Destination, Outcome, expand, harden_files
-from dualshield.hardening.harden import Hardener
+from dualshield.hardening.harden import DIRECT, Hardener
 from dualshield.hashes.registry import split_names
 from dualshield.images.publication import Publication
 from dualshield.smoothing.deploy import deploy
+from dualshield.smoothing.exact_matcher import DeployedExactMatcher
 from dualshield.smoothing.noise import GaussianSource
 
 DRY_RUN_STEPS = 2
@@ -176,7 +177,7 @@ def _estimate(hardener: Hardener, files: list[Path], as_json: bool) -> None:
     """Print the estimated time, scaled up from a few steps and draws on the first image."""
     image = Publication.open(files[0]).canonical
     optimising = _seconds(lambda: hardener.perturb(image, steps=1))
-    if hardener.strategy != "linear":
+    if hardener.strategy not in DIRECT:
         # The first call compiled the network, once for all images; a step takes the difference of two later calls.
         total = hardener.steps or (paper.STEPS if hardener.strategy == "paper" else gradient.STEPS)
         one, several = (_seconds(lambda n=steps: hardener.perturb(image, steps=n)) for steps in (1, 1 + DRY_RUN_STEPS))  # type: ignore[misc]
@@ -185,6 +186,9 @@ def _estimate(hardener: Hardener, files: list[Path], as_json: bool) -> None:
     for matcher in hardener.deployment.matchers:
         reference = matcher.enroll(image.pixels)
         enrolling = _seconds(lambda m=matcher: m.enroll(image.pixels))  # type: ignore[misc]
+        if isinstance(matcher, DeployedExactMatcher):
+            certifying += 2 * enrolling
+            continue
         drawing = _seconds(
             lambda m=matcher, r=reference: m.count(r, image.pixels, DRY_RUN_DRAWS, GaussianSource.secret())  # type: ignore[misc]
         )

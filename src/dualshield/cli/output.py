@@ -117,6 +117,12 @@ def _line(label: str, text: str) -> str:
 
 
 def _votes(member: MemberResult) -> list[str]:
+    if member.soft_distance is not None:
+        comparison = "at most" if member.decision is Decision.MATCH else "above"
+        return [
+            _line(f"plain {member.hash} distance", f"{member.distance:.3f}"),
+            _line("soft distance", f"{member.soft_distance:.4f}, {comparison} the threshold {member.threshold:.4f}"),
+        ]
     sides = {Decision.MATCH: " for a match", Decision.NO_MATCH: " against a match"}
     side = sides.get(member.decision, " on one side")
     rule = f"within {int(member.threshold * member.bits + 1e-9)} of {member.bits} bits"
@@ -135,6 +141,8 @@ def _certificate(result: MatchResult) -> list[str]:
         return [_line("certificate", f"none: these votes prove no decision{told}")]
     if result.radius <= 0:
         return [_line("certificate", f"none: {_no_radius(result)}")]
+    if not result.alpha:
+        return _proof(result)
     word, opposite = _word(result.decision), "NO MATCH" if result.decision is Decision.MATCH else "MATCH"
     abstention = "it may still lead to ABSTAIN"
     if result.on_abstain is not Decision.ABSTAIN:
@@ -160,15 +168,34 @@ def _certificate(result: MatchResult) -> list[str]:
     ]
 
 
+def _proof(result: MatchResult) -> list[str]:
+    """Return the lines about an exact certificate, which has no probability in it."""
+    upload = ""
+    if result.radius_upload is not None:
+        upload = f"; {down(result.radius_upload, 4)} in the upload's own samples"
+    assert result.psnr is not None
+    return [
+        _line("certified radius", f"{down(result.radius, 4)} in l2 on {result.radius_space} pixels in [0,1]{upload}"),
+        _line(
+            "",
+            f"= a PSNR of at least {up(result.psnr, 1)} dB, or {down(result.grey_levels, 2)} of 255 grey levels (RMS)",
+        ),
+        _line("", f"any shorter change is still answered {_word(result.decision)}: proven, not sampled"),
+        _line("", "nothing has to be secret or random: the attacker may know the hash, the reference, everything"),
+    ]
+
+
 def _no_radius(result: MatchResult) -> str:
-    if not all(noise_kind(member.noise).certifies for member in result.members):
+    if not all(member.soft_distance is not None or noise_kind(member.noise).certifies for member in result.members):
         return "this noise is a limit law, for experiments; its votes give a decision but prove nothing"
     return "the majority is proven, but no radius around it"
 
 
 def _matcher(member: MemberResult) -> str:
     lowpass = "no low-pass" if member.lowpass is None else f"low-pass {member.lowpass}"
-    proven = f", p >= {down(member.p_lower, 5)}" if member.p_lower > 0 else ""
+    if member.soft_distance is not None:
+        return f"exact, sigma {member.sigma:g}, {lowpass}, {1000 * member.seconds:.1f} ms"
+    proven = f", p >= {down(member.p_lower, 5)}" if member.p_lower else ""
     return (
         f"sigma {member.sigma:g}, {member.noise} noise, {lowpass}, reference mode {member.reference_mode}, "
         f"engine {member.engine}, {member.seconds:.2f} s{proven}"
@@ -176,6 +203,12 @@ def _matcher(member: MemberResult) -> str:
 
 
 def _says(member: MemberResult) -> str:
+    if member.soft_distance is not None:
+        return _line(
+            f"{member.hash} says",
+            f"{_word(member.decision).lower()}, soft distance {member.soft_distance:.4f} (threshold "
+            f"{member.threshold:.4f}), radius {down(member.radius, 4)}, sigma {member.sigma:g}, exact",
+        )
     return _line(
         f"{member.hash} says",
         f"{_word(member.decision).lower()}, {member.votes} of {member.draws} votes, radius {down(member.radius, 4)}, "

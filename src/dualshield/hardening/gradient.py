@@ -24,7 +24,7 @@ from dualshield.hashes.margins import signs
 from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images.frontend import Expansion
 from dualshield.images.space import CANONICAL_SIZE
-from dualshield.smoothing.matcher import SmoothedMatcher
+from dualshield.smoothing.deployment import Matcher
 from dualshield.smoothing.noise import GaussianSource
 
 STEPS = 80
@@ -51,7 +51,7 @@ class Goal:
     negatives: torch.Tensor  # (n, bits) -1 and 1
 
     @staticmethod
-    def of(matcher: SmoothedMatcher, pixels: torch.Tensor, negatives: Sequence[torch.Tensor]) -> Goal:
+    def of(matcher: Matcher, pixels: torch.Tensor, negatives: Sequence[torch.Tensor]) -> Goal:
         """Make the goal for an image from its unhardened reference."""
         reference = matcher.enroll(pixels)
         hash_ = matcher.hash
@@ -60,7 +60,7 @@ class Goal:
             hash_,
             hash_.front_end.expansion().to(hash_.device),
             _next_sigma(matcher, reference.sigma),
-            signs(reference.code).to(hash_.device),
+            signs(torch.as_tensor(reference.code)).to(hash_.device),
             torch.stack(codes).to(hash_.device) if codes else torch.empty(0, hash_.bits, device=hash_.device),
         )
 
@@ -170,7 +170,7 @@ def _attackers(goal: Goal, source: GaussianSource) -> _Adversaries:
     return _Adversaries(ATTACK_RADIUS * goal.sigma, start.requires_grad_())
 
 
-def _next_sigma(matcher: SmoothedMatcher, sigma: float) -> float:
+def _next_sigma(matcher: Matcher, sigma: float) -> float:
     """Return the next larger sigma on the grid, if there is one: a hardened image tolerates more noise."""
-    above = [candidate for candidate in sorted(matcher.config.sigma_grid) if candidate > sigma]
+    above = [candidate for candidate in sorted(matcher.config.sigmas) if candidate > sigma]
     return above[0] if above else sigma

@@ -14,7 +14,7 @@ import torch
 
 from dualshield._common.checks import NUMBER, require
 from dualshield.errors import InputError
-from dualshield.hardening import gradient, linear, paper
+from dualshield.hardening import exact, gradient, linear, paper
 from dualshield.hardening.carrier import Carrier
 from dualshield.hardening.gradient import Goal
 from dualshield.hardening.negatives import negatives
@@ -27,17 +27,21 @@ from dualshield.images.decode import list_images
 from dualshield.images.publication import Format, Publication
 from dualshield.images.quality import compare
 from dualshield.smoothing.deploy import HashLike, as_deployment
-from dualshield.smoothing.deployment import Deployment
-from dualshield.smoothing.matcher import SmoothedMatcher
+from dualshield.smoothing.deployment import Deployment, Matcher
+from dualshield.smoothing.exact.reference import ExactReference
+from dualshield.smoothing.exact_matcher import DeployedExactMatcher
 from dualshield.smoothing.member_reference import MemberReference
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.reference import Reference
+from dualshield.smoothing.reference_file import Kept
 from dualshield.smoothing.result import MatchResult
 from dualshield.smoothing.statistics import Decision
 
 Preset = Literal["perceptual", "paper", "paper-limit"]
 Progress = Callable[[str, int, int], None]
 
+# Strategies that solve for the perturbation at once, without other images and without steps.
+DIRECT = ("exact", "linear")
 # Number of votes for the mean distance.
 DISTANCE_DRAWS = 64
 
@@ -100,7 +104,7 @@ class Hardener:
         device = deployment.device
         if negatives_folder is not None:
             list_images(negatives_folder)  # check the folder even if the strategy needs no negatives
-        self.negatives = [] if self.strategy == "linear" else [p.to(device) for p in negatives(negatives_folder)]
+        self.negatives = [] if self.strategy in DIRECT else [p.to(device) for p in negatives(negatives_folder)]
 
     @property
     def negatives_digest(self) -> str:
@@ -111,11 +115,13 @@ class Hardener:
         return digest.hexdigest()
 
     @property
-    def strategy(self) -> Literal["paper", "linear", "gradient"]:
+    def strategy(self) -> Literal["paper", "exact", "linear", "gradient"]:
         """The method that finds the perturbation."""
         if self.preset != "perceptual":
             return "paper"
         members = self.deployment.members
+        if len(members) == 1 and members[0].config.method == "exact":
+            return "exact"
         return "linear" if len(members) == 1 and members[0].hash.is_linear else "gradient"
 
     def harden(
@@ -187,6 +193,10 @@ class Hardener:
         device, matchers = self.deployment.device, self.deployment.matchers
         pixels = image.pixels.to(device)
         opacity = None if opacity is None else opacity.to(device)
+        if self.strategy == "exact":
+            (matcher,) = matchers
+            assert isinstance(matcher, DeployedExactMatcher)
+            return exact.perturb_through(image.pixels, matcher, self.budget, opacity=opacity, carrier=carrier), 1
         if self.strategy == "linear":
             (matcher,) = matchers
             delta = linear.perturb_through(image.pixels, matcher.hash, self.budget, opacity=opacity, carrier=carrier)
@@ -260,10 +270,12 @@ class _Certified:
         return self.result.radius if self.result.decision is Decision.MATCH else 0.0
 
 
-def _mean_distance(
-    matcher: SmoothedMatcher, reference: MemberReference, pixels: torch.Tensor, noise: GaussianSource
-) -> float:
-    """Return the mean distance of some votes, in units of the threshold."""
+def _mean_distance(matcher: Matcher, reference: Kept, pixels: torch.Tensor, noise: GaussianSource) -> float:
+    """Return the soft distance, or the mean distance of some votes, in units of the threshold."""
+    if isinstance(matcher, DeployedExactMatcher):
+        assert isinstance(reference, ExactReference)
+        return matcher.distance(reference, pixels.cpu().numpy()) / matcher.hash.bits
+    assert isinstance(reference, MemberReference)
     found = matcher.distances(reference, pixels, DISTANCE_DRAWS, noise.fork("distance"), noise.fork("distance"))
     return float(found.double().mean()) / (matcher.hash.bits if matcher.hash.rule == "hamming" else 1)
 

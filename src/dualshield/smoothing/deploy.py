@@ -16,10 +16,10 @@ from dualshield.hashes.registry import split_names
 from dualshield.images import ImageLike, as_image
 from dualshield.smoothing.config import PAPER, PAPER_LIMIT, Auto, MatcherConfig
 from dualshield.smoothing.deployment import Deployment, Recipe
+from dualshield.smoothing.exact.config import VOTE_PARAMETERS, ExactConfig
 from dualshield.smoothing.member import Member
-from dualshield.smoothing.member_reference import ReferenceMode
+from dualshield.smoothing.names import Method, NoiseName, ReferenceMode
 from dualshield.smoothing.noise import GaussianSource
-from dualshield.smoothing.noise_kinds import NoiseName
 from dualshield.smoothing.profile import Profile, check_lowpass, find_profile
 from dualshield.smoothing.profile_folder import is_card
 from dualshield.smoothing.reference import Reference
@@ -59,6 +59,7 @@ def deploy(
     parameters: Parameters = "profile",
     config: MatcherConfig | None = None,
     for_codes: bool = False,
+    method: Method | None = None,
     rule: str | None = None,
     sigma: float | Auto | None = None,
     lowpass: int | Keep | None = KEEP,
@@ -82,12 +83,15 @@ def deploy(
     ``sigma="auto"`` extends each reference's choice to the largest sigma of the profile's grid that costs no
     collisions. ``for_codes`` uses the profile's parameters for bare codes of the plain hash, where there are no
     reference images. ``rule`` defaults to the hash's own rule.
+
+    ``method`` is how queries are decided: by ``votes``, or ``exact``. Exact is the default for hashes that are linear
+    up to a threshold and calibrated for it, such as PDQ, unless a parameter is given that only votes have.
     """
     require("profile", profile, Profile, *PATH, or_none=True)
     require("for_codes", for_codes, bool)
     for name, text in (("parameters", parameters), ("on_abstain", on_abstain)):
         require(name, text, str)
-    for name, choice in (("rule", rule), ("noise", noise), ("reference mode", reference_mode)):
+    for name, choice in (("method", method), ("rule", rule), ("noise", noise), ("reference mode", reference_mode)):
         require(name, choice, str, or_none=True)
     require("sigma", sigma, *NUMBER, str, or_none=True)
     require("lowpass", lowpass, int, Keep, or_none=True)
@@ -98,6 +102,7 @@ def deploy(
         parameters,
         config,
         for_codes,
+        method,
         sigma,
         lowpass,
         {
@@ -122,7 +127,14 @@ def deploy(
     recipe = None
     if all(isinstance(spec, str) for spec in specs):
         again = {**wanted.changes, "profile": wanted.profile, "parameters": parameters, "config": config}
-        again |= {"for_codes": for_codes, "rule": rule, "sigma": sigma, "lowpass": lowpass, "on_abstain": on_abstain}
+        again |= {
+            "for_codes": for_codes,
+            "method": method,
+            "rule": rule,
+            "sigma": sigma,
+            "lowpass": lowpass,
+            "on_abstain": on_abstain,
+        }
         again |= {"engine": engine, "device": device, "batch_size": batch_size}
         recipe = Recipe(partial(deploy, specs, **again))
     try:
@@ -207,6 +219,7 @@ class _Wanted:
     parameters: str
     config: MatcherConfig | None
     for_codes: bool
+    method: str | None
     sigma: float | Auto | None
     lowpass: int | Keep | None
     changes: dict[str, Any]
@@ -231,6 +244,8 @@ def _member(spec: str | PerceptualHash, rule: str | None, wanted: _Wanted) -> Me
     if wanted.config is not None and not isinstance(wanted.config, MatcherConfig):
         raise InputError(f"config is of type {type(wanted.config).__name__}; give a MatcherConfig")
     profile = _profile(spec, hash_, wanted)
+    if is_exact(hash_, profile, wanted):
+        return Member(hash_, exact_config(hash_.threshold, profile, wanted), profile)
     config = wanted.config or _starting_point(hash_, profile, wanted)
     changes = dict(wanted.changes)
     if wanted.sigma is not None:
@@ -240,6 +255,45 @@ def _member(spec: str | PerceptualHash, rule: str | None, wanted: _Wanted) -> Me
     if wanted.parameters != "profile" and PAPER.threshold is not None:
         hash_ = hash_.with_threshold(PAPER.threshold)  # the paper uses one threshold for votes and the plain hash
     return Member(hash_, replace(config, **changes), profile, _warning(hash_, profile, wanted))
+
+
+def is_exact(hash_: PerceptualHash, profile: Profile | None, wanted: _Wanted) -> bool:
+    """Whether queries are decided exactly: asked for, or possible, calibrated, and no parameter of votes given."""
+    given = [name for name in VOTE_PARAMETERS if name in wanted.changes]
+    of_votes = bool(given or wanted.config or wanted.parameters != "profile" or hash_.rule == "native")
+    if wanted.method not in (None, *get_args(Method)):
+        raise InputError(f"unknown method {wanted.method!r}: use one of {', '.join(get_args(Method))}")
+    if wanted.method != "exact":
+        known = hash_.linear is not None and profile is not None and profile.exact is not None
+        return wanted.method is None and known and not of_votes
+    if hash_.linear is None:
+        raise InputError(f"hash {hash_.name} is not linear up to a threshold and has no exact matcher; use votes")
+    if of_votes:
+        names = ", ".join(given) or "config, the paper's parameters and a native rule"
+        raise InputError(f"{names} belongs to votes; leave it out, or use the method votes")
+    return True
+
+
+def exact_config(plain_threshold: float, profile: Profile | None, wanted: _Wanted) -> ExactConfig:
+    """Return the profile's exact configuration, with the explicit arguments in place."""
+    exact = None if profile is None else profile.exact
+    if exact is None:
+        config = ExactConfig((UNCALIBRATED_SIGMA,), (plain_threshold,))
+    else:
+        config = exact.external_config() if wanted.for_codes else exact.config()
+    if not isinstance(wanted.lowpass, Keep) and wanted.lowpass != config.lowpass:
+        check_lowpass(wanted.lowpass)
+        config = replace(config, lowpass=wanted.lowpass)
+    threshold = wanted.changes.get("threshold")
+    if wanted.sigma == "auto" and wanted.for_codes:
+        raise InputError("sigma auto needs a reference image; with a bare code give sigma as a number")
+    if wanted.sigma not in (None, "auto"):
+        sigma = float(wanted.sigma)
+        if threshold is not None:
+            return ExactConfig((sigma,), (threshold,), config.lowpass)
+        known = config if exact is None else replace(exact.config(), lowpass=config.lowpass)
+        return known.with_sigma(sigma)
+    return config if threshold is None else replace(config, thresholds=(threshold,) * len(config.sigmas))
 
 
 def _profile(spec: str | PerceptualHash, hash_: PerceptualHash, wanted: _Wanted) -> Profile | None:

@@ -231,8 +231,6 @@ class Deployment:
             raise InputError("a bare code belongs to one hash; a deployment of several needs a reference image")
         (matcher,) = self.matchers
         bits = from_hex(code, matcher.hash.bits) if isinstance(code, str) else code
-        if isinstance(matcher, DeployedExactMatcher):
-            return Reference(name, (matcher.enroll_code(bits.numpy()),))
         return Reference(name, (matcher.enroll_code(bits),))
 
     def match(

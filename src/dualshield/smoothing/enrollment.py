@@ -20,7 +20,8 @@ from scipy.special import ndtr
 from dualshield._common.digest import canonical_json
 from dualshield.hashes.perceptual_hash import NETWORK_BATCH, PerceptualHash
 from dualshield.smoothing.config import DEFAULT_ALPHA, DEFAULT_N, MatcherConfig
-from dualshield.smoothing.member_reference import ReferenceMode, majority
+from dualshield.smoothing.member_reference import majority
+from dualshield.smoothing.names import ReferenceMode
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.sampler import Sampler
 from dualshield.smoothing.statistics import certified_radius, clopper_pearson_lower, radius_ceiling

@@ -10,6 +10,8 @@ import torch
 
 from dualshield.errors import InputError
 from dualshield.hashes.perceptual_hash import PerceptualHash
+from dualshield.images.axes import Matrix
+from dualshield.images.space import LUMA
 from dualshield.smoothing.exact.config import ExactConfig
 from dualshield.smoothing.exact.matcher import ExactMatcher
 from dualshield.smoothing.exact.reference import ExactReference
@@ -34,7 +36,9 @@ class DeployedExactMatcher(ExactMatcher):
 
     def __init__(self, hash_: PerceptualHash, config: ExactConfig) -> None:
         if hash_.linear is None:
-            raise InputError(f"hash {hash_.name} is not linear up to a threshold, so it has no exact matcher; use votes")
+            raise InputError(
+                f"hash {hash_.name} is not linear up to a threshold, so it has no exact matcher; use votes"
+            )
         super().__init__(hash_.linear, config)
         self.plain_hash = hash_
         self.hash = hash_.with_lowpass(config.lowpass)
@@ -52,6 +56,14 @@ class DeployedExactMatcher(ExactMatcher):
         """Return the reference: nothing is drawn for it."""
         return reference
 
+    def enroll(self, pixels: torch.Tensor) -> ExactReference:
+        """Enroll a reference image."""
+        return self.enroll_pixels(_array(pixels))
+
+    def enroll_code(self, code: torch.Tensor) -> ExactReference:
+        """Enroll a bare code from an external hash list."""
+        return self.enroll_bits(code.cpu().numpy())
+
     def match(self, reference: ExactReference, pixels: torch.Tensor, noise: GaussianSource) -> MemberResult:
         """Decide and certify one query."""
         return self.match_exactly(reference, _array(pixels))
@@ -68,14 +80,18 @@ class DeployedExactMatcher(ExactMatcher):
         soft = self.soft(reference.sigma)
         found = self.coefficients(_array(pixels))
         value, slopes = gradient(found, soft.spread, soft.ones, reference.code)
-        factors = (self.filtered.vertical, self.filtered.horizontal, self.hash.front_end.colour)
-        mixed = slopes if self.filtered.mix is None else slopes @ self.filtered.mix
-        rows, cols, colour = (torch.from_numpy(np.ascontiguousarray(f)).to(pixels) for f in factors)
-        weights = torch.from_numpy(mixed.reshape(len(rows), len(cols))).to(pixels)
         # A linear function of the pixels with the right value and slope at this point.
-        slope = (rows.T @ weights @ cols) * colour.reshape(3, 1, 1)
-        linear = (pixels * slope).sum()
+        linear = (pixels * self.lift(slopes, pixels)).sum()
         return linear - linear.detach() + value
+
+    def lift(self, weights: Matrix, like: torch.Tensor) -> torch.Tensor:
+        """Return the pixel image ``sum_i weights_i A_i``: the gradient of a weighted sum of coefficients."""
+        linear = self.filtered
+        flat = weights if linear.mix is None else weights @ linear.mix
+        factors = (linear.vertical, linear.horizontal, flat.reshape(len(linear.vertical), len(linear.horizontal)))
+        rows, cols, middle = (torch.from_numpy(np.ascontiguousarray(factor)).to(like) for factor in factors)
+        luma = like.new_tensor(LUMA)[:, None, None]
+        return (rows.T @ middle @ cols) * luma
 
 
 def _array(pixels: torch.Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.floating]]:

@@ -24,9 +24,7 @@ class Member:
     warning: str = ""  # logged when the engine starts
 
     def __post_init__(self) -> None:
-        if not isinstance(self.hash, PerceptualHash) or not isinstance(
-            self.config, MatcherConfig | ExactConfig
-        ):
+        if not isinstance(self.hash, PerceptualHash) or not isinstance(self.config, MatcherConfig | ExactConfig):
             raise InputError(f"a Member takes a PerceptualHash and a MatcherConfig, not {self.hash!r}, {self.config!r}")
         profile = self.profile
         if profile is not None and (profile.hash, profile.hash_version) != (self.hash.name, self.hash.version):
@@ -63,4 +61,3 @@ class Member:
             "plain_boundary": float(self.hash.boundary),
             **{k: v for k, v in asdict(self.config).items() if k != "threshold"},
         }
-

@@ -24,7 +24,6 @@ from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.sampler import Sampler
 
 
-
 class DrawnCodes:
     """Noisy codes of a reference in the order of their draws; drawn when first needed, then kept."""
 

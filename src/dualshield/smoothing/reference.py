@@ -8,8 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dualshield._common.checks import PATH, require
-from dualshield.smoothing.member_reference import MemberReference
-from dualshield.smoothing.reference_file import fingerprint_of, load_members, save_members
+from dualshield.smoothing.reference_file import Kept, fingerprint_of, load_members, save_members
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +21,7 @@ class Reference:
     """
 
     name: str
-    members: tuple[MemberReference, ...]
+    members: tuple[Kept, ...]
 
     @cached_property
     def fingerprint(self) -> str:

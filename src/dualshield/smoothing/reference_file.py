@@ -19,19 +19,26 @@ import math
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import torch
+import numpy.typing as npt
 
 from dualshield._common.digest import digest_of
 from dualshield._common.files import read_limited, write_atomically
 from dualshield.errors import CodeError, UnusableReferenceError
-from dualshield.hashes.codes import from_hex, to_hex
+from dualshield.hashes.bits import from_hex, to_hex
 from dualshield.images.space import CANONICAL_SIZE
-from dualshield.smoothing.config import MAX_SIGMA
-from dualshield.smoothing.member_reference import MemberReference
+from dualshield.smoothing.exact.config import MAX_SIGMA
+from dualshield.smoothing.exact.reference import NOISE, ExactReference
 
+if TYPE_CHECKING:  # torch takes a second to load, and exact references do not need it
+    import torch
+
+    from dualshield.smoothing.member_reference import MemberReference
+
+Kept: TypeAlias = "ExactReference | MemberReference"
+Code = npt.NDArray[np.bool_ | np.float32]
 FORMAT, VERSION = "dualshield-reference", 1
 SUFFIX = ".dsref"
 MAX_BYTES = 16 * 2**20
@@ -55,12 +62,12 @@ TERMS = {
 }
 
 
-def fingerprint_of(members: Sequence[MemberReference]) -> str:
+def fingerprint_of(members: Sequence[Kept]) -> str:
     """Return the sha256 of the members, without the name; it does not depend on the compression."""
     return digest_of([FORMAT, VERSION, [_fields(member, _identified) for member in members]])
 
 
-def save_members(file: Path, name: str, members: Sequence[MemberReference]) -> None:
+def save_members(file: Path, name: str, members: Sequence[Kept]) -> None:
     """Write a reference file atomically."""
     data = {
         "format": FORMAT,
@@ -72,7 +79,7 @@ def save_members(file: Path, name: str, members: Sequence[MemberReference]) -> N
     write_atomically(file, (json.dumps(data, indent=1, allow_nan=False) + "\n").encode())
 
 
-def load_members(file: Path) -> tuple[str, tuple[MemberReference, ...]]:
+def load_members(file: Path) -> tuple[str, tuple[Kept, ...]]:
     """Read and check a reference file; return the name of the reference and its members."""
     raw = read_limited(file, MAX_BYTES, UnusableReferenceError)
     try:
@@ -90,7 +97,7 @@ def load_members(file: Path) -> tuple[str, tuple[MemberReference, ...]]:
     return name, members
 
 
-def _read(data: Any) -> tuple[str, tuple[MemberReference, ...]]:
+def _read(data: Any) -> tuple[str, tuple[Kept, ...]]:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise ValueError(f"its format is not {FORMAT}")
     if data["version"] != VERSION or isinstance(data["version"], bool):
@@ -103,7 +110,7 @@ def _read(data: Any) -> tuple[str, tuple[MemberReference, ...]]:
     return data["name"], tuple(_member(member) for member in members)
 
 
-def _member(data: Any) -> MemberReference:
+def _member(data: Any) -> Kept:
     if not isinstance(data, dict) or set(data) != MEMBER_FIELDS:
         raise TypeError(f"a member needs the fields {', '.join(sorted(MEMBER_FIELDS))} and no other")
     terms, sigma, bank, pixels = data["terms"], data["sigma"], data["bank"], data["pixels"]
@@ -112,9 +119,9 @@ def _member(data: Any) -> MemberReference:
         raise ValueError(f"sigma {sigma!r} is not among its enrolled sigmas")
     code, plain = _code(data["code"]), _code(data["plain"])
     bits = terms["hash"]["bits"]
-    if terms["rule"] == "hamming" and (code.dtype != torch.bool or len(code) != bits):
+    if terms["rule"] == "hamming" and (code.dtype != np.bool_ or len(code) != bits):
         raise ValueError(f"its codes do not have the {bits} bits of its hash")
-    if (code.dtype == torch.bool) != (terms["rule"] == "hamming"):
+    if (code.dtype == np.bool_) != (terms["rule"] == "hamming"):
         raise ValueError("its rule compares another type of codes")
     if code.ndim != 1 or plain.shape != code.shape or plain.dtype != code.dtype:
         raise ValueError("its codes do not have the same shape")
@@ -125,14 +132,32 @@ def _member(data: Any) -> MemberReference:
         raise TypeError(f"bare is {data['bare']!r}, not true or false")
     if data["bare"] and (terms["mode"], terms["sigmas"]) != ("code", [sigma]):
         raise ValueError("a bare code must have one sigma and no bank or image")
-    entries = _bank(bank, data["code"], code.numel(), terms["draws"])
-    return MemberReference(terms, sigma, plain, code, entries, _pixels(pixels), data["bare"])
+    if terms["noise"] == NOISE:
+        if terms["mode"] != "code" or terms["rule"] != "hamming":
+            raise ValueError("an exact reference has one code of bits")
+        return ExactReference(terms, sigma, plain.astype(np.bool_), code.astype(np.bool_), data["bare"])
+    entries = _bank(bank, data["code"], code.size, terms["draws"])
+    return _of_votes(terms, sigma, plain, code, entries, _pixels(pixels), data["bare"])
+
+
+def _of_votes(
+    terms: dict[str, Any], sigma: float, plain: Code, code: Code, bank: Code | None, pixels: Code | None, bare: bool
+) -> MemberReference:
+    import torch
+
+    from dualshield.smoothing.member_reference import MemberReference
+
+    kept_bank, kept_pixels = (None if array is None else torch.from_numpy(array) for array in (bank, pixels))
+    return MemberReference(terms, sigma, torch.from_numpy(plain), torch.from_numpy(code), kept_bank, kept_pixels, bare)
 
 
 def _check_terms(terms: Any) -> None:
-    if not isinstance(terms, dict) or set(terms) != set(TERMS):
-        raise TypeError(f"its terms need the fields {', '.join(TERMS)} and no other")
-    for name, kind in TERMS.items():
+    expected = TERMS
+    if isinstance(terms, dict) and terms.get("noise") == NOISE:
+        expected = {**TERMS, "thresholds": list}
+    if not isinstance(terms, dict) or set(terms) != set(expected):
+        raise TypeError(f"its terms need the fields {', '.join(expected)} and no other")
+    for name, kind in expected.items():
         if not isinstance(terms[name], kind) or isinstance(terms[name], bool):
             raise TypeError(f"{name} {terms[name]!r} has the wrong type")
     hash_, weights = terms["hash"], terms["hash"].get("weights")
@@ -146,9 +171,12 @@ def _check_terms(terms: Any) -> None:
     sigmas = terms["sigmas"]
     if not 1 <= len(sigmas) <= MAX_SIGMAS or not all(isinstance(sigma, float) for sigma in sigmas):
         raise TypeError(f"its sigmas are not a list of 1 to {MAX_SIGMAS} numbers")
+    thresholds = terms.get("thresholds", [0.0] * len(sigmas))
+    if len(thresholds) != len(sigmas) or not all(isinstance(t, float) and 0 <= t < 0.5 for t in thresholds):
+        raise TypeError("its thresholds are not one bit error rate in [0, 0.5) for each sigma")
 
 
-def _bank(entries: Any, code: str, numbers: int, draws: int) -> torch.Tensor | None:
+def _bank(entries: Any, code: str, numbers: int, draws: int) -> Code | None:
     """Read the codes of a bank; their shape (that of ``code``) and total size are checked before unpacking."""
     if entries is None:
         return None
@@ -159,7 +187,7 @@ def _bank(entries: Any, code: str, numbers: int, draws: int) -> torch.Tensor | N
     kind = _kind(code)
     if not all(isinstance(entry, str) and _kind(entry) == kind for entry in entries):
         raise ValueError("the codes of its bank have another shape")
-    return torch.stack([_code(entry) for entry in entries])
+    return np.stack([_code(entry) for entry in entries])
 
 
 def _kind(text: str) -> str:
@@ -167,11 +195,11 @@ def _kind(text: str) -> str:
     return text.rpartition(":")[0]
 
 
-def _pixels(text: Any) -> torch.Tensor | None:
+def _pixels(text: Any) -> Code | None:
     if text is None:
         return None
     pixels = _code(text)
-    if pixels.shape != PIXELS or pixels.dtype != torch.float32:
+    if pixels.shape != PIXELS or pixels.dtype != np.float32:
         raise ValueError("its image does not have the canonical shape")
     if not (float(pixels.min()) >= 0 and float(pixels.max()) <= 1):
         raise ValueError("its image has pixels outside [0, 1]")
@@ -181,39 +209,44 @@ def _pixels(text: Any) -> torch.Tensor | None:
 # -- codes as text ---------------------------------------------------------------------------------
 
 
-def _fields(member: MemberReference, form: Callable[[torch.Tensor], str]) -> dict[str, Any]:
+def _fields(member: Kept, form: Callable[[Code], str]) -> dict[str, Any]:
     return {
         "terms": member.terms,
         "sigma": float(member.sigma),
-        "plain": form(member.plain),
-        "code": form(member.code),
-        "bank": None if member.bank is None else [form(code) for code in member.bank],
-        "pixels": None if member.pixels is None else form(member.pixels),
+        "plain": form(_array(member.plain)),
+        "code": form(_array(member.code)),
+        "bank": None if member.bank is None else [form(_array(code)) for code in member.bank],
+        "pixels": None if member.pixels is None else form(_array(member.pixels)),
         "bare": member.is_bare,
     }
 
 
-def _text(code: torch.Tensor) -> str:
-    if code.dtype == torch.bool:
-        return f"{code.numel()}:{to_hex(code)}"
+def _array(code: torch.Tensor | Code) -> Code:
+    """Return the code as a numpy array, where it is not one already."""
+    return code if isinstance(code, np.ndarray) else code.detach().cpu().numpy()
+
+
+def _text(code: Code) -> str:
+    if code.dtype == np.bool_:
+        return f"{code.size}:{to_hex(code.astype(np.bool_))}"
     return f"f4:{_shape(code)}:{base64.b64encode(zlib.compress(_bytes(code), 6)).decode()}"
 
 
-def _identified(code: torch.Tensor) -> str:
-    if code.dtype == torch.bool:
+def _identified(code: Code) -> str:
+    if code.dtype == np.bool_:
         return _text(code)
     return f"f4:{_shape(code)}:{hashlib.sha256(_bytes(code)).hexdigest()}"
 
 
-def _shape(code: torch.Tensor) -> str:
+def _shape(code: Code) -> str:
     return "x".join(map(str, code.shape))
 
 
-def _bytes(code: torch.Tensor) -> bytes:
-    return np.ascontiguousarray(code.detach().cpu().numpy(), dtype="<f4").tobytes()
+def _bytes(code: Code) -> bytes:
+    return np.ascontiguousarray(code, dtype="<f4").tobytes()
 
 
-def _code(text: Any) -> torch.Tensor:
+def _code(text: Any) -> Code:
     if not isinstance(text, str):
         raise TypeError("a code is not text")
     kind, _, rest = text.partition(":")
@@ -227,7 +260,7 @@ def _code(text: Any) -> torch.Tensor:
     return _unpacked(packed, size).reshape(shape)
 
 
-def _unpacked(packed: str, size: int) -> torch.Tensor:
+def _unpacked(packed: str, size: int) -> Code:
     """Return ``size`` unpacked numbers; unpacking stops as soon as there are more."""
     try:
         compressed = base64.b64decode(packed, validate=True)
@@ -237,8 +270,8 @@ def _unpacked(packed: str, size: int) -> torch.Tensor:
         raise ValueError("a code cannot be unpacked") from error
     if len(data) != 4 * size or not unpacker.eof or unpacker.unused_data:
         raise ValueError(f"a code does not have its {size} numbers")
-    values = torch.from_numpy(np.frombuffer(data, dtype="<f4").astype(np.float32))
-    if not bool(torch.isfinite(values).all()):
+    values = np.frombuffer(data, dtype="<f4").astype(np.float32)
+    if not np.isfinite(values).all():
         raise ValueError("a code has numbers that are not finite")
     return values
 

@@ -23,12 +23,13 @@ import numpy.typing as npt
 
 from dualshield._common.digest import digest_of_matrices
 from dualshield.errors import InputError
+from dualshield.hashes.bits import Bits as Bits
 from dualshield.images import axes
 from dualshield.images.axes import Matrix
 from dualshield.images.space import LUMA
 
 Rule = Literal["median", "zero"]
-Bits = npt.NDArray[np.bool_]
+
 Published = Callable[[npt.NDArray[np.uint8]], Bits]
 
 

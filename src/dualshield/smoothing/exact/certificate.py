@@ -17,9 +17,9 @@ from dualshield.smoothing.exact.soft_distance import probabilities, soft_distanc
 
 # Where theta is tried, in units of the radius, and prices as multiples of the best ones. Evasion is cheapest near 0,
 # where cells must be small; far away it costs much more and coarse cells do.
-_OUTER = (0.3, 0.2, 0.14, 0.1, 0.075)
-_OFFSETS = np.array([*(-x for x in _OUTER), *np.linspace(-0.06, 0.06, 17), *reversed(_OUTER)])
-_FACTORS = (0.5, 0.63, 0.8, 1.0, 1.25, 1.6, 2.2, 3.5)
+_OUTER = (0.3, 0.18, 0.12, 0.085)
+_OFFSETS = np.array([*(-x for x in _OUTER), *np.linspace(-0.06, 0.06, 15), *reversed(_OUTER)])
+_FACTORS = (0.55, 0.8, 1.0, 1.25, 1.8, 3.0)
 _WIDER = (1.0, 2.0, 4.0)
 # Subtracted from every radius, relative to 1 + radius, for the last square root.
 ROUNDING = 1e-9

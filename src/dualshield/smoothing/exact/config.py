@@ -19,8 +19,8 @@ class ExactConfig:
     """Everything that defines an exact matcher, apart from the hash.
 
     ``sigmas`` and ``thresholds`` belong together: with the i-th sigma a query matches if its soft distance, as a
-    fraction of the bits, is at most the i-th threshold. Enrollment chooses for each reference the sigma with the largest
-    radius.
+    fraction of the bits, is at most the i-th threshold. Enrollment chooses for each reference the sigma with the
+    largest radius.
     """
 
     sigmas: tuple[float, ...]

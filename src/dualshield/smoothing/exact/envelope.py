@@ -8,9 +8,10 @@ solving anything:
 
     y = x - phi(x) / (2 kappa),    E = Phi(x) - phi(x)^2 / (4 kappa)
 
-if x is the global maximum for that y. Let G(y) = E(y) + kappa y^2 = max_x [Phi(x) - kappa x^2 + 2 kappa x y]. It is a
-maximum of straight lines in y, hence convex, hence below the chord between any two known points: the interpolated
-values are upper bounds of E, not approximations.
+if x is the global maximum for that y. E(y) + kappa y^2 = max_x [Phi(x) - kappa x^2 + 2 kappa x y] is a maximum of
+straight lines in y, hence convex. E(y) + y^2 phi(1) / 2 is convex too: with x = y + s it is a maximum of functions
+Phi(y + s) + y^2 phi(1) / 2 - kappa s^2, and Phi'' is nowhere below -phi(1). A convex function is below the chord
+between any two known points. So interpolated values are upper bounds of E, not approximations.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dualshield.images.axes import Matrix
 # Far above the error of `ndtr` and of the sums here (some 1e-15), far below anything that matters.
 ROUNDING = 1e-12
 # The knots x, denser where flipped bits end up. Outside, Phi is 0 or 1 up to 1e-9.
-_X = np.concatenate([np.arange(-6, 1, 0.05), np.arange(1, 4, 0.025), np.arange(4, 6.05, 0.1)])
+_X = np.concatenate([np.arange(-6, -3, 0.05), np.arange(-3, 4, 0.03), np.arange(4, 6.05, 0.1)])
 _PHI = ndtr(_X)
 _DENSITY = np.exp(-(_X**2) / 2) / np.sqrt(2 * np.pi)
 # A knot is a local maximum where -x phi(x) < 2 kappa. The product has one peak, at x = -1, so such knots form two
@@ -33,9 +34,11 @@ _BEND = -_X * _DENSITY
 _STAYS = _X < -1
 
 
+# Above phi(1) / 2, the largest downward bend of Phi.
+MOST_BEND = 0.121
 _GAP = float(np.diff(_X).max())
 _STEEPEST = 0.25  # above phi(-1), the largest slope of E on the branch that stays
-SMALLEST_KAPPA = 1e-12
+SMALLEST_KAPPA = 1e-7  # at smaller ones no knot is left on the branch that stays
 
 
 class Envelope:
@@ -48,19 +51,21 @@ class Envelope:
         maximal = 2 * kappa > _BEND
         if not maximal.all():
             y, value = _higher(kappa, y, value, maximal & _STAYS, maximal & ~_STAYS)
+        self.bend = min(kappa, MOST_BEND)
         self.knots = y
         self._values = value
-        self._g = value + kappa * y * y
+        self._convex = value + self.bend * y * y
 
     @property
     def maxima(self) -> tuple[Matrix, Matrix]:
         """The knots y, and where the maximum is for each: the slope of E + kappa y^2 is 2 kappa x."""
-        slopes = np.diff(self._g) / np.diff(self.knots) / (2 * self.kappa)
-        return (self.knots[1:] + self.knots[:-1]) / 2, slopes
+        slopes = np.diff(self._values) / np.diff(self.knots) / (2 * self.kappa)
+        middles = (self.knots[1:] + self.knots[:-1]) / 2
+        return middles, slopes + middles
 
     def __call__(self, y: Matrix) -> Matrix:
         """Return an upper bound of E at each y."""
-        found = np.interp(y, self.knots, self._g) - self.kappa * y * y
+        found = np.interp(y, self.knots, self._convex) - self.bend * y * y
         # E rises from 0 to 1: left of the knots it is at most its first value, right of them at most 1.
         found = np.where(y < self.knots[0], self._values[0], np.where(y > self.knots[-1], 1.0, found))
         bound: Matrix = np.minimum(found, 1.0) + ROUNDING

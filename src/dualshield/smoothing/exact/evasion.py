@@ -21,9 +21,10 @@ so weak duality with prices mu >= 0 leaves one problem per bit (envelope.py), wi
 
 Nothing about p and mu needs to be proven: any values give a valid bound, good ones a large bound (prices.py).
 
-Between two values of theta the right-hand side of (2) is a concave function plus ``d sum theta^2 / ||A_i||^2``. So on a
-cell of width h it is at least the smaller value at the ends minus ``d h^2 / 4 * sum 1 / ||A_i||^2``. Beyond the last
-cell the zeros alone only get dearer, and the ones before the first.
+E(y) + bend y^2 is convex (envelope.py). So between two values of theta the right-hand side of (2) is a concave function
+plus ``mu bend / sigma^2 sum theta^2 / ||A_i||^2``. On a cell of width h it is at least the smaller value at the ends
+minus a quarter of that term with h for theta. Beyond the last cell the zeros alone only get dearer, and the ones before
+the first.
 """
 
 from __future__ import annotations
@@ -108,6 +109,21 @@ class Evasion:
         return margins
 
 
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One sum's part of the bound: values for each price and theta, and how much they may bend between two thetas."""
+
+    values: Matrix
+    bends: Matrix
+
+    def ends(self) -> tuple[Matrix, Matrix, Matrix]:
+        """Return the values at both ends of each cell and the bend, at the price with the best sum of both ends."""
+        left, right = self.values[:, :-1], self.values[:, 1:]
+        best = (left + right).argmax(0)
+        cells = np.arange(left.shape[1])
+        return left[best, cells], right[best, cells], self.bends[best]
+
+
 class Bound:
     """The right-hand side of (2) for one p: proven for all theta at once, best prices chosen for each cell."""
 
@@ -128,41 +144,36 @@ class Bound:
 
     def _part(
         self, group: np.ndarray[tuple[int, ...], np.dtype[np.intp]], need: float, prices: list[float], w: Matrix
-    ) -> Matrix:
+    ) -> Part:
         """Return ``mu (need - sum E)`` for each price and theta; the first row is for price 0."""
         evasion, d = self.evasion, self.evasion.rows.floor
         start = (w + evasion.coefficients * evasion.slopes)[group]
         y = (start - np.outer(self.thetas, evasion.slopes[group])) / evasion.sigma
         part = np.zeros((len(prices) + 1, len(self.thetas)))
+        bends = np.zeros(len(prices) + 1)
+        turn = float((evasion.slopes[group] ** 2).sum()) / evasion.sigma**2
         for row, price in enumerate(prices, start=1):
             kappa = max(d * evasion.sigma**2 / price, SMALLEST_KAPPA)
             mu = d * evasion.sigma**2 / kappa
-            flips = Envelope(kappa)(y).sum(1)
+            envelope = Envelope(kappa)
+            flips = envelope(y).sum(1)
             part[row] = mu * (need - flips) - ROUNDING * mu * (need + len(group))
-        return part
+            bends[row] = mu * envelope.bend * turn
+        return Part(part, bends)
 
     @property
     def at_thetas(self) -> Matrix:
         """The bound on the squared cost at each theta, if theta is that value."""
         values = np.full(len(self.thetas), self.base)
         for part in self.parts:
-            values += part.max(0)
+            values += part.values.max(0)
         return values
 
     def cells(self) -> Matrix:
         """Return the bound on the squared cost with theta below the first, between each two, and above the last."""
         ones, zeros = self.parts
-        value = np.empty((2, len(self.thetas) - 1))
-        for side, shift in ((0, slice(None, -1)), (1, slice(1, None))):
-            value[side] = _paired(ones, shift) + _paired(zeros, shift)
-        widths = np.diff(self.thetas)
-        bend = self.evasion.rows.floor * float((self.evasion.slopes**2).sum()) * widths**2 / 4
-        inner = self.base + value.min(0) - bend * (1 + ROUNDING)
-        return np.concatenate([[self.base + ones[:, 0].max()], inner, [self.base + zeros[:, -1].max()]])
-
-
-def _paired(part: Matrix, side: slice) -> Matrix:
-    """Return one end of each cell's values, at the price with the best sum over both ends."""
-    best = (part[:, :-1] + part[:, 1:]).argmax(0)
-    values: Matrix = part[:, side][best, np.arange(part.shape[1] - 1)]
-    return values
+        left, right, bends = (a + b for a, b in zip(ones.ends(), zeros.ends(), strict=True))
+        lost = bends * np.diff(self.thetas) ** 2 / 4
+        inner = self.base + np.minimum(left, right) - lost * (1 + ROUNDING)
+        ends = self.base + ones.values[:, 0].max(), self.base + zeros.values[:, -1].max()
+        return np.concatenate([ends[:1], inner, ends[1:]])

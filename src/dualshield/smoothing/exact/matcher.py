@@ -62,7 +62,7 @@ class ExactMatcher:
 
     # -- references --------------------------------------------------------------------------------
 
-    def enroll(self, pixels: Pixels) -> ExactReference:
+    def enroll_pixels(self, pixels: Pixels) -> ExactReference:
         """Enroll a reference image: its sigma is the one with the largest radius around the image itself."""
         coefficients = self.coefficients(pixels)
         best: tuple[float, float, Bits] | None = None
@@ -80,7 +80,7 @@ class ExactMatcher:
         _, sigma, code = best
         return ExactReference(self.terms, float(sigma), self.linear.code(np.asarray(pixels)), code)
 
-    def enroll_code(self, code: Bits) -> ExactReference:
+    def enroll_bits(self, code: Bits) -> ExactReference:
         """Enroll a bare code of the plain hash, as found in public lists; no image is needed."""
         name, bits = self.linear.name, self.linear.bits
         if len(self.config.sigmas) > 1:

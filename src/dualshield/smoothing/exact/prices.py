@@ -17,35 +17,41 @@ from dualshield.images.axes import Matrix
 from dualshield.smoothing.exact.envelope import Envelope
 from dualshield.smoothing.exact.evasion import Evasion
 
-STEPS = 16
+STEPS = 14
 MAX_LOG_STEP = 0.8
-# The table of maxima: log kappa and y. It only has to be good, not exact.
-LOG_KAPPAS = np.linspace(np.log(1e-4), np.log(30), 181)
-YS = np.linspace(-16, 6, 881)
+LEAST_BEND = 0.01
+# The table of maxima: rows for log kappa; columns for y, from where no bit is worth flipping up to HIGHEST. It only has
+# to be good, not exact.
+LOG_KAPPAS = np.linspace(np.log(1e-6), np.log(1e3), 281)
+LOWEST = -np.maximum(12.0, 1.3 * np.exp(-LOG_KAPPAS / 2))
+HIGHEST = 6.0
+COLUMNS = 801
 DENSITY_AT_ZERO = 1 / np.sqrt(2 * np.pi)
 
 
 @cache
 def _table() -> Matrix:
     rows = []
-    for log in LOG_KAPPAS:
+    for log, low in zip(LOG_KAPPAS, LOWEST, strict=True):
         y, x = Envelope(float(np.exp(log))).maxima
+        at = np.linspace(low, HIGHEST, COLUMNS)
         # Left of the knots bits stay where they are.
-        rows.append(np.where(y[0] > YS, YS, np.interp(YS, y, x)))
+        rows.append(np.where(at < y[0], at, np.interp(at, y, x)))
     return np.array(rows)
 
 
 def maximum(y: Matrix, log_kappa: Matrix) -> Matrix:
     """Return about where ``Phi(x) - kappa (x - y)^2`` is largest."""
-    table = _table()
-    row = np.clip(np.rint((log_kappa - LOG_KAPPAS[0]) / (LOG_KAPPAS[1] - LOG_KAPPAS[0])), 0, len(table) - 1)
-    place = np.clip((y - YS[0]) / (YS[1] - YS[0]), 0, len(YS) - 1.001)
+    values = _table().ravel()
+    row = np.rint((log_kappa - LOG_KAPPAS[0]) / (LOG_KAPPAS[1] - LOG_KAPPAS[0]))
+    row = np.clip(row, 0, len(LOG_KAPPAS) - 1).astype(np.intp)
+    low = LOWEST[row]
+    place = np.clip((y - low) * ((COLUMNS - 1) / (HIGHEST - low)), 0, COLUMNS - 1.001)
     column = place.astype(np.intp)
     part = place - column
-    flat = row.astype(np.intp) * len(YS) + column
-    values = table.ravel()
+    flat = row * COLUMNS + column
     found = values[flat] * (1 - part) + values[flat + 1] * part
-    return np.where((y <= YS[0]) | (y >= YS[-1]), y, found)
+    return np.where((y <= low) | (y >= HIGHEST), y, found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,35 +68,48 @@ class Multipliers:
         return float(self.p @ self.p)
 
 
-def multipliers(evasion: Evasion, theta: float, *, moves: bool = True, steps: int = STEPS) -> Multipliers:
-    """Return good multipliers; theta moves to where evasion is cheapest, unless ``moves`` is off."""
+def multipliers(evasion: Evasion, theta: float, *, steps: int = STEPS) -> Multipliers:
+    """Return good multipliers; theta moves to where evasion is cheapest."""
     d, sigma = evasion.rows.floor, evasion.sigma
     correlations, slopes, needs = evasion.correlations, evasion.slopes, np.asarray(evasion.needs)
+    sums = len(needs)
     group_of = np.zeros(len(slopes), np.intp)
     for number, group in enumerate(evasion.groups):
         group_of[group] = number
-    indicator = np.equal.outer(np.arange(len(needs)), group_of).astype(np.float64)
-    stiffness = d * float((slopes**2).sum())
+    indicator = np.equal.outer(np.arange(sums), group_of).astype(np.float64)
+    length = float(evasion.rows.lengths.mean())
     p = np.zeros(len(slopes))
-    log_mu = np.full(len(needs), np.log(2 * sigma * max(1.0, 4.0 * sigma)))
-    trust = np.ones(len(needs))
-    before = np.zeros(len(needs))
+    log_mu = np.full(sums, np.log(2 * sigma * max(1.0, 4.0 * sigma)))
+    trust, before = 1.0, np.zeros(sums)
+    unknowns = sums if evasion.ones is None else sums + 1
     for step in range(steps):
         z = evasion.margins(theta)
         moved = correlations @ p
-        w = moved - p / d
+        y = (moved - p / d - z) / sigma
         log_kappa = (np.log(d * sigma**2) - log_mu)[group_of]
-        x = maximum((w - z) / sigma, log_kappa)
+        x = maximum(y, log_kappa)
         density = DENSITY_AT_ZERO * np.exp(-x * x / 2)
+        kappa = np.exp(log_kappa)
+        bend = np.maximum(x * density + 2 * kappa, LEAST_BEND)
+        # Newton's step for: every sum is reached, and theta is where evasion is cheapest.
         missing = needs - indicator @ ndtr(x)
-        slope = indicator @ (density**2 / np.maximum(x * density + 2 * np.exp(log_kappa), 0.02))
+        jacobian = np.zeros((unknowns, unknowns))
+        np.fill_diagonal(jacobian, indicator @ (density**2 / bend))
+        wanted = missing
+        if evasion.ones is not None:
+            follow = 2 * kappa / bend  # how x follows y
+            pull = d * sigma * (x - y)
+            jacobian[:sums, sums] = indicator @ (-density * follow * slopes) * (length / sigma)
+            jacobian[sums, :sums] = indicator @ (d * sigma * density / bend * slopes)
+            jacobian[sums, sums] = d * float(((1 - follow) * slopes**2).sum()) * length
+            wanted = np.append(missing, -float(pull @ slopes))
+        jacobian += np.diag(1e-6 + 1e-3 * np.abs(np.diag(jacobian)))
+        change = np.clip(np.linalg.solve(jacobian, wanted), -MAX_LOG_STEP, MAX_LOG_STEP)
         # Where a step overshoots, flips jump between bits: take shorter steps from there on.
-        trust = np.where(missing * before < 0, trust * 0.6, trust)
+        trust = trust * 0.8 if (missing * before < 0).any() else trust
         before = missing
-        log_mu = log_mu + trust * np.clip(missing / np.maximum(slope, 0.5), -MAX_LOG_STEP, MAX_LOG_STEP)
-        u = z + sigma * x
-        share = min(1.0, 3.0 / (step + 2))
-        p = p + share * d * (u - moved)
-        if moves and evasion.ones is not None and step:
-            theta -= share * float(2 * p @ slopes) / (2 * stiffness)
+        log_mu = log_mu + trust * change[:sums]
+        if evasion.ones is not None:
+            theta += trust * length * float(change[sums])
+        p = p + min(1.0, 6.0 / (step + 2)) * d * (z + sigma * x - moved)
     return Multipliers(p, tuple(np.exp(log_mu).tolist()), theta)
