@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from dualshield.smoothing.choose import UNCALIBRATED_SIGMA
 from dualshield.smoothing.config import MatcherConfig
-from dualshield.smoothing.deploy import UNCALIBRATED_SIGMA, deploy
+from dualshield.smoothing.deploy import deploy
 from tests.helpers.command_line import run
 
 

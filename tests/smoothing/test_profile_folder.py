@@ -12,8 +12,9 @@ from dualshield._common.folders import profiles_folder
 from dualshield.errors import InputError, MissingError
 from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.hashes.registry import BUILT_IN, get_hash
+from dualshield.smoothing.choose import UNCALIBRATED_SIGMA
 from dualshield.smoothing.config import MatcherConfig
-from dualshield.smoothing.deploy import UNCALIBRATED_SIGMA, deploy
+from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.profile import Profile, find_profile
 from dualshield.smoothing.profile_folder import place_for, profile_file
 from tests.helpers.profiles import deployed

@@ -22,8 +22,9 @@ from dualshield.errors import ImageError, InputError
 from dualshield.hashes import DEFAULT_HASH
 from dualshield.images import ImageLike, as_image
 from dualshield.images.canonical import CanonicalImage
+from dualshield.smoothing.choose import UNCALIBRATED_SIGMA
 from dualshield.smoothing.config import MAX_SIGMA, MatcherConfig
-from dualshield.smoothing.deploy import UNCALIBRATED_SIGMA, HashLike, as_hash
+from dualshield.smoothing.deploy import HashLike, as_hash
 from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.member import Member
 from dualshield.smoothing.profile import Profile

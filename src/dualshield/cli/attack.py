@@ -16,6 +16,7 @@ from dualshield.cli.options import (
     deployment_parameters,
     hash_option,
     json_option,
+    matcher_option,
     outputs_of,
     strength_option,
 )
@@ -41,6 +42,7 @@ from dualshield.smoothing.variants import Variant
 @strength_option
 @click.option("--seed", default=2026, show_default=True, help="Seed of the attack; the defender's noise is fresh.")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
+@matcher_option()
 @deployment_options
 @hash_option
 @json_option

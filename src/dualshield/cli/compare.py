@@ -8,8 +8,9 @@ import click
 from rich.table import Table
 
 from dualshield.cli.answers import echo_object
+from dualshield.cli.explain import printable
 from dualshield.cli.options import json_option
-from dualshield.cli.output import console, printable
+from dualshield.cli.output import console
 from dualshield.cli.paths import FilePath
 from dualshield.evaluation.compare import Figure, Line
 from dualshield.evaluation.compare import compare as compare_runs

@@ -11,15 +11,17 @@ import click
 
 from dualshield._common.rounding import down
 from dualshield.cli.answers import echo_line, echo_object
+from dualshield.cli.explain import printable
 from dualshield.cli.options import (
     deployment_options,
     deployment_parameters,
     engine_options,
     hashes_option,
     json_option,
+    matcher_option,
     strength_option,
 )
-from dualshield.cli.output import counted, duration, printable, progress
+from dualshield.cli.output import counted, duration, progress
 from dualshield.cli.paths import FilePath
 from dualshield.errors import ExitCode, InputError
 from dualshield.hardening import gradient, paper
@@ -58,6 +60,7 @@ DRY_RUN_DRAWS = 200
 @click.option(
     "--reference", "keep_references", is_flag=True, help="Write the reference of OUT beside it, as OUT.dsref."
 )
+@matcher_option("--method")
 @deployment_options
 @click.option("--seed", type=int, help="Reproducible noise, for experiments only.")
 @engine_options

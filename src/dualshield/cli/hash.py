@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from dualshield.cli.answers import echo_line, echo_object
+from dualshield.cli.explain import printable
 from dualshield.cli.inputs import IMAGE_PATH, image_inputs
 from dualshield.cli.options import hash_option, json_option
-from dualshield.cli.output import printable
 from dualshield.errors import ImageError
 from dualshield.hashes import get_hash, to_hex
 

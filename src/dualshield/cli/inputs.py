@@ -6,11 +6,15 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dualshield.cli.paths import FilePath
 from dualshield.errors import ImageError, InputError
-from dualshield.images.canonical import CanonicalImage, canonicalise
-from dualshield.images.decode import MAX_BYTES, decode, list_images
+from dualshield.images.canonical_array import CanonicalArray, canonical_array
+from dualshield.images.decode import MAX_BYTES, DecodedImage, decode, list_images
+
+if TYPE_CHECKING:  # torch takes a second to load
+    from dualshield.images.canonical import CanonicalImage
 
 STDIN = "-"
 STDIN_NAME = "<standard input>"
@@ -35,7 +39,16 @@ class ImageInput:
 
     def load(self) -> CanonicalImage:
         """Return the canonical image."""
-        return canonicalise(decode(read_stdin(), name=STDIN_NAME) if self._is_stdin else decode(self.path))
+        from dualshield.images.canonical import canonicalise
+
+        return canonicalise(self._decoded())
+
+    def load_array(self) -> CanonicalArray:
+        """Return the canonical pixels without loading torch."""
+        return canonical_array(self._decoded())
+
+    def _decoded(self) -> DecodedImage:
+        return decode(read_stdin(), name=STDIN_NAME) if self._is_stdin else decode(self.path)
 
 
 def image_inputs(paths: Iterable[Path]) -> tuple[list[ImageInput], bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from dualshield.cli.answers import echo_object
+from dualshield.cli.explain import explain
 from dualshield.cli.inputs import STDIN, ImageInput
 from dualshield.cli.options import (
     deployment_options,
@@ -16,16 +18,17 @@ from dualshield.cli.options import (
     engine_options,
     hash_option,
     json_option,
+    matcher_option,
     outputs_of,
 )
-from dualshield.cli.output import explain
 from dualshield.cli.paths import FilePath
-from dualshield.cli.waiting import waiting
 from dualshield.errors import ExitCode, InputError, UnusableReferenceError
-from dualshield.hashes import hash_names
-from dualshield.hashes.registry import split_names
-from dualshield.smoothing.deploy import as_reference, deploy, is_bare_code, is_kept
-from dualshield.smoothing.noise import GaussianSource
+from dualshield.hashes.registry import get_linear, hash_names, split_names
+from dualshield.hashes.threshold import DEFAULT_THRESHOLD
+from dualshield.smoothing.choose import KEEP, Wanted, exact_config, is_bare_code, is_exact, is_kept
+from dualshield.smoothing.exact.config import VOTE_PARAMETERS
+from dualshield.smoothing.exact.deployment import ExactDeployment
+from dualshield.smoothing.profile import Profile, find_profile
 from dualshield.smoothing.reference import Reference
 from dualshield.smoothing.reference_file import SUFFIX
 from dualshield.smoothing.result import MatchResult
@@ -36,6 +39,7 @@ from dualshield.smoothing.statistics import Decision
 @click.argument("reference", metavar="REF")
 @click.argument("query", metavar="QUERY")
 @hash_option
+@matcher_option("--method")
 @deployment_options
 @click.option("--paper", is_flag=True, help="The paper's parameters: sigma 0.1, paired clipped noise, threshold 0.2.")
 @click.option(
@@ -80,10 +84,83 @@ def match(ctx: click.Context, /, reference: str, query: str, hash_name: str, as_
     kept = Reference.load(reference) if is_kept(reference) else None
     if kept is not None and ctx.get_parameter_source("hash_name") is not ParameterSource.COMMANDLINE:
         hash_name = _hash_of(kept)
+    answer = _answer(hash_name, reference, kept, query, options)
+    if keep is not None:
+        outputs.check(keep)
+        answer.enrolled.save(keep)
+    result = answer.result
+    if as_json:
+        echo_object(result.to_dict())
+    else:
+        click.echo(explain(result, answer.false_matches))
+    return _exit_code(result, options["fail_on_match"], options["fail_on_no_match"])
+
+
+@dataclass(frozen=True)
+class _Answer:
+    result: MatchResult
+    enrolled: Reference
+    false_matches: float | None
+
+
+def _answer(hash_name: str, reference: str, kept: Reference | None, query: str, options: dict[str, Any]) -> _Answer:
+    """Decide with an exact matcher, without loading torch, or with a deployment of any kind."""
+    is_bare = is_bare_code(reference) or (kept is not None and kept.is_bare)
+    found = _exact(hash_name, is_bare, options)
+    if found is None:
+        return _deployed(hash_name, reference, kept, query, is_bare, options)
+    image = ImageInput(Path(query)).load_array()
+    if kept is not None:
+        enrolled = kept
+    elif is_bare:
+        enrolled = found.enroll_code(reference)
+    else:
+        enrolled = found.enroll(ImageInput(Path(reference)).load_array())
+    return _Answer(found.match(enrolled, image), enrolled, found.false_matches)
+
+
+def _exact(hash_name: str, is_bare: bool, options: dict[str, Any]) -> ExactDeployment | None:
+    """Return an exact deployment where these options ask for one; None where they ask for votes."""
+    linear = get_linear(hash_name)
+    if linear is None or options["rule"] not in (None, "hamming") or options["device"] != "cpu":
+        return None
+    given = deployment_parameters(options)
+    profile = find_profile(hash_name) if given["profile"] is None else Profile.load(given["profile"])
+    names = (*VOTE_PARAMETERS, "threshold")
+    changes = {name: given.get(name, options.get(name)) for name in names}
+    wanted = Wanted(
+        profile,
+        "paper" if options["paper"] else "profile",
+        None,
+        is_bare,
+        options["matcher"],
+        given["sigma"],
+        given.get("lowpass", KEEP),
+        {name: value for name, value in changes.items() if value is not None},
+    )
+    if not is_exact(linear.name, linear, profile, wanted):
+        return None
+    if profile is not None and (profile.hash, profile.hash_version) != (linear.name, linear.version):
+        return None  # a deployment says what is wrong
+    plain = int(DEFAULT_THRESHOLD * linear.bits + 1e-9) + 0.5
+    config = exact_config(DEFAULT_THRESHOLD, profile, wanted)
+    on_abstain = Decision(options["on_abstain"].replace("-", "_"))
+    return ExactDeployment(
+        linear, config, plain, None if profile is None else profile.exact, options["engine"], on_abstain
+    )
+
+
+def _deployed(
+    hash_name: str, reference: str, kept: Reference | None, query: str, is_bare: bool, options: dict[str, Any]
+) -> _Answer:
+    from dualshield.cli.waiting import waiting
+    from dualshield.smoothing.deploy import as_reference, deploy
+    from dualshield.smoothing.noise import GaussianSource
+
     deployment = deploy(
         hash_name,
         parameters="paper" if options["paper"] else "profile",
-        for_codes=is_bare_code(reference) or (kept is not None and kept.is_bare),
+        for_codes=is_bare,
         **deployment_parameters(options),
         **{name: options[name] for name in ("n0", "alpha", "target_radius", "on_abstain")},
         **{name: options[name] for name in ("engine", "device", "batch_size")},
@@ -93,14 +170,7 @@ def match(ctx: click.Context, /, reference: str, query: str, hash_name: str, as_
     enrolled = as_reference(deployment, source) if kept is None else kept
     with waiting("votes") as progress:
         result = deployment.match(enrolled, image, noise=GaussianSource.make(options["seed"]), progress=progress)
-    if keep is not None:
-        outputs.check(keep)
-        enrolled.save(keep)
-    if as_json:
-        echo_object(result.to_dict())
-    else:
-        click.echo(explain(result, deployment.false_matches))
-    return _exit_code(result, options["fail_on_match"], options["fail_on_no_match"])
+    return _Answer(result, enrolled, deployment.false_matches)
 
 
 def _hash_of(kept: Reference) -> str:

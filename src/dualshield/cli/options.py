@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 from click.core import ParameterSource
@@ -15,8 +15,8 @@ from dualshield._common.settings import VARIABLES, Setting
 from dualshield.cli.paths import FilePath
 from dualshield.cli.session import SettingOption, note, setting_of
 from dualshield.errors import InputError
-from dualshield.hashes import DEFAULT_HASH
-from dualshield.hashes.registry import CARD_SUFFIXES, split_names
+from dualshield.hashes.registry import CARD_SUFFIXES, DEFAULT_HASH, split_names
+from dualshield.smoothing.names import Method
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -164,6 +164,18 @@ def profile_option(command: Command) -> Command:
     )(command)
 
 
+def matcher_option(*names: str) -> Callable[[Command], Command]:
+    """``--matcher exact|votes``; ``names`` are further names of it."""
+    return click.option(
+        "--matcher",
+        *names,
+        "matcher",
+        type=click.Choice(get_args(Method)),
+        help="How queries are decided: exact (the default of pdq and other hashes that are linear up to a threshold) "
+        "or by votes. Options of votes, such as --n, select votes.",
+    )
+
+
 def deployment_options(command: Command) -> Command:
     """What a deployment has beside its hash: profile, rule, noise and draws."""
     for option in (
@@ -203,7 +215,7 @@ def deployment_options(command: Command) -> Command:
 def deployment_parameters(options: dict[str, Any]) -> dict[str, Any]:
     """These options, as `deploy` takes them."""
     names = ("n", "sigma", "noise", "reference_mode", "rule", "profile")
-    found = {name: options[name] for name in names}
+    found = {name: options[name] for name in names} | {"method": options["matcher"]}
     if found["noise"] not in (None, "linear", "clipped"):
         raise InputError(f"unknown noise {found['noise']!r}: use linear or clipped")
     if options["lowpass"] is not None:

@@ -19,6 +19,7 @@ from dualshield.cli.options import (
     deployment_parameters,
     hash_option,
     json_option,
+    matcher_option,
     strength_option,
 )
 from dualshield.cli.output import console, counted
@@ -69,6 +70,7 @@ from dualshield.smoothing.variants import VARIANTS, Variant
 @strength_option
 @click.option("--seed", default=2026, show_default=True)
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
+@matcher_option()
 @deployment_options
 @hash_option
 @json_option

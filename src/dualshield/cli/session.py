@@ -6,6 +6,8 @@ The options stand before the command or behind it: ``dualshield --quiet match ..
 from __future__ import annotations
 
 import logging
+import os
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -114,7 +116,10 @@ def _threads(ctx: click.Context, param: click.Parameter, value: int | None) -> N
         return
     given = ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
     number = value if given else ctx.meta.get(THREADS, value)
-    if number is not None:
-        import torch  # slow to load, and every command that computes has it already
-
+    if number is None:
+        return
+    # Not every command needs torch, which is slow to load; when it is loaded, it reads the variable.
+    os.environ["OMP_NUM_THREADS"] = str(number)
+    torch = sys.modules.get("torch")
+    if torch is not None:
         torch.set_num_threads(number)

@@ -22,12 +22,12 @@ from dualshield.errors import InputError
 from dualshield.hashes.linear.linear_hash import LinearHash
 from dualshield.hashes.native_rule import NativeRule
 from dualshield.hashes.parameters import digest_of_parameters
+from dualshield.hashes.threshold import DEFAULT_THRESHOLD
 from dualshield.images.frontend import FrontEnd
 from dualshield.images.space import CANONICAL_SIZE
 
 RuleName = Literal["hamming", "native"]
 
-DEFAULT_THRESHOLD = 0.2
 NETWORK_BATCH = 4
 LIGHT_BATCH_NUMBERS = 2_000_000
 

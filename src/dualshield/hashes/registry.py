@@ -10,9 +10,13 @@ import importlib
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from dualshield.errors import CardError, DualShieldError, InputError
-from dualshield.hashes.perceptual_hash import PerceptualHash
+
+if TYPE_CHECKING:  # torch takes a second to load, and names do not need it
+    from dualshield.hashes.linear.linear_hash import LinearHash
+    from dualshield.hashes.perceptual_hash import PerceptualHash
 
 ENTRY_POINT_GROUP = "dualshield.hashes"
 # The module with the function load, or module:function.
@@ -35,6 +39,15 @@ BUILT_IN = {
     "vit2hash": "dualshield.hashes.zoo.vit2hash",
     "c-pdna": "dualshield.hashes.zoo.c_pdna",
     "c-pdq": "dualshield.hashes.zoo.c_pdq",
+}
+# The hashes that are linear up to a threshold, as descriptions without torch.
+LINEAR = {
+    "pdq": "dualshield.hashes.linear.pdq",
+    "phash": "dualshield.hashes.linear.phash",
+    "phash-dct": "dualshield.hashes.linear.phash:load_dct",
+    "dhash": "dualshield.hashes.linear.dhash",
+    "ahash": "dualshield.hashes.linear.ahash",
+    "block-mean": "dualshield.hashes.linear.block_mean",
 }
 DEFAULT_HASH = "efflite"
 CARD_SUFFIXES = (".yaml", ".yml")
@@ -61,6 +74,14 @@ def get_hash(spec: str) -> PerceptualHash:
     return _loader(spec)()
 
 
+def get_linear(name: str) -> LinearHash | None:
+    """Return the built-in linear hash of that name without loading torch; None if there is none."""
+    if name not in LINEAR:
+        return None
+    found: LinearHash = _imported(LINEAR[name])()
+    return found
+
+
 def split_names(spec: str) -> list[str]:
     """Return the members of ``a+b``; the path of a card may contain a plus sign."""
     try:
@@ -72,14 +93,19 @@ def split_names(spec: str) -> list[str]:
 
 def _loader(name: str) -> Callable[[], PerceptualHash]:
     if name in BUILT_IN:
-        module, _, function = BUILT_IN[name].partition(":")
-        loader: Callable[[], PerceptualHash] = getattr(importlib.import_module(module), function or "load")
-        return loader
+        return _imported(BUILT_IN[name])
     for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
         return lambda: _load_plugin(name, point)
     raise InputError(
         f"unknown hash {name!r}: use one of {', '.join(hash_names())}, or the path of a card ending in .yaml"
     )
+
+
+def _imported(place: str) -> Callable[[], Any]:
+    """Return the function at ``module`` (then it is called load) or ``module:function``."""
+    module, _, function = place.partition(":")
+    found: Callable[[], Any] = getattr(importlib.import_module(module), function or "load")
+    return found
 
 
 def _load_plugin(name: str, point: EntryPoint) -> PerceptualHash:
@@ -89,6 +115,8 @@ def _load_plugin(name: str, point: EntryPoint) -> PerceptualHash:
         raise
     except (Exception, SystemExit) as error:  # third-party code: one broken plug-in must not break others
         raise InputError(f"hash {name}: its plug-in {point.value} failed ({type(error).__name__}: {error})") from error
+    from dualshield.hashes.perceptual_hash import PerceptualHash
+
     if not isinstance(found, PerceptualHash):
         raise InputError(f"hash {name}: its entry point returned {type(found).__name__}, not a PerceptualHash")
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass
 from io import BytesIO
@@ -13,12 +12,10 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
+from dualshield.images.canonical_array import resized
 from dualshield.images.decode import DecodedImage, decode, image_error
 from dualshield.images.space import CANONICAL_SIZE, upload_norm
 
-# Limits on pixels per strip and on rows kept at final width; they bound the memory of resizing to about 200 MB.
-STRIP_PIXELS = 4_000_000
-MOST_ROWS = 32_768
 _SHAPE = (3, CANONICAL_SIZE, CANONICAL_SIZE)
 
 
@@ -62,44 +59,16 @@ class CanonicalImage:
 
 
 def canonicalise(image: DecodedImage) -> CanonicalImage:
-    """Resize to 512 x 512 (antialiased bilinear, aspect ratio ignored, no rounding): a linear map of the upload.
-
-    Works on strips of the image, so that a large upload needs little memory.
-    """
-    pixels = _resized_tall(image) if image.height > MOST_ROWS else _resized(image)
+    """Resize to 512 x 512 (antialiased bilinear, aspect ratio ignored, no rounding): a linear map of the upload."""
+    pixels = torch.from_numpy(resized(image, _resize)).permute(2, 0, 1)
     # Triangle weights are non-negative and sum to one: the clamp only removes float rounding.
-    return CanonicalImage(pixels[0].clamp(0, 1).contiguous(), image.name, (image.width, image.height), image.gain)
+    return CanonicalImage(pixels.clamp(0, 1).contiguous(), image.name, (image.width, image.height), image.gain)
 
 
-def _resized(image: DecodedImage) -> torch.Tensor:
-    """Resize strips of rows to the final width, then all rows together to the final height."""
-    rows = max(1, STRIP_PIXELS // image.width)
-    strips = [
-        _resize(_tensor(image.rows(start, min(start + rows, image.height))), width=CANONICAL_SIZE)
-        for start in range(0, image.height, rows)
-    ]
-    return _resize(torch.cat(strips, 2), height=CANONICAL_SIZE)
-
-
-def _resized_tall(image: DecodedImage) -> torch.Tensor:
-    """Like `_resized`, but height first: for images so tall that all rows at final width would need too much memory."""
-    scale = image.height / CANONICAL_SIZE
-    rows = np.empty((CANONICAL_SIZE, image.width, 3), np.float32)
-    for place in range(CANONICAL_SIZE):
-        centre = (place + 0.5) * scale
-        first, last = max(0, math.floor(centre - scale)), min(image.height, math.ceil(centre + scale))
-        weights = np.maximum(0, 1 - np.abs(np.arange(first, last) + 0.5 - centre) / scale)
-        rows[place] = np.tensordot(weights / weights.sum(), image.rows(first, last), 1)
-    return _resize(_tensor(rows), width=CANONICAL_SIZE)
-
-
-def _tensor(rows: npt.NDArray[np.float32]) -> torch.Tensor:
-    return torch.from_numpy(rows).permute(2, 0, 1)[None]
-
-
-def _resize(pixels: torch.Tensor, *, width: int | None = None, height: int | None = None) -> torch.Tensor:
-    size = (height or pixels.shape[2], width or pixels.shape[3])
-    return pixels if pixels.shape[2:] == size else F.interpolate(pixels, size=size, mode="bilinear", antialias=True)
+def _resize(rows: npt.NDArray[np.float32], height: int, width: int) -> npt.NDArray[np.float32]:
+    pixels = torch.from_numpy(rows).permute(2, 0, 1)[None]
+    found = F.interpolate(pixels, size=(height, width), mode="bilinear", antialias=True)
+    return found[0].permute(1, 2, 0).numpy()
 
 
 def load_image(source: str | os.PathLike[str] | bytes) -> CanonicalImage:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -14,16 +14,25 @@ from dualshield.errors import InputError
 from dualshield.hashes import DEFAULT_HASH, PerceptualHash, get_hash
 from dualshield.hashes.registry import split_names
 from dualshield.images import ImageLike, as_image
+from dualshield.smoothing.choose import (
+    CODE_PREFIX,
+    KEEP,
+    UNCALIBRATED_SIGMA,
+    Keep,
+    Wanted,
+    exact_config,
+    is_bare_code,
+    is_exact,
+    is_kept,
+)
 from dualshield.smoothing.config import PAPER, PAPER_LIMIT, Auto, MatcherConfig
 from dualshield.smoothing.deployment import Deployment, Recipe
-from dualshield.smoothing.exact.config import VOTE_PARAMETERS, ExactConfig
 from dualshield.smoothing.member import Member
 from dualshield.smoothing.names import Method, NoiseName, ReferenceMode
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.profile import Profile, check_lowpass, find_profile
 from dualshield.smoothing.profile_folder import is_card
 from dualshield.smoothing.reference import Reference
-from dualshield.smoothing.reference_file import SUFFIX
 from dualshield.smoothing.result import MatchResult
 from dualshield.smoothing.statistics import Decision
 
@@ -32,24 +41,6 @@ HashLike = str | os.PathLike[str] | PerceptualHash
 ProfileLike = Profile | str | os.PathLike[str]
 """A profile, or the path of a profile file."""
 Parameters = Literal["profile", "paper", "paper-limit"]
-
-# Used without a profile; small enough that no sensible hash collapses.
-UNCALIBRATED_SIGMA = 0.1
-CODE_PREFIX = "code:"
-
-
-class Keep:
-    """The type of ``KEEP``."""
-
-    def __repr__(self) -> str:
-        return "as configured"
-
-    def __reduce__(self) -> str:
-        return "KEEP"
-
-
-KEEP = Keep()
-"""Default of parameters where None is a value of its own: keep the profile's value."""
 
 
 def deploy(
@@ -97,7 +88,7 @@ def deploy(
     require("lowpass", lowpass, int, Keep, or_none=True)
     if parameters not in get_args(Parameters):
         raise InputError(f"unknown parameters {parameters!r}: use one of {', '.join(get_args(Parameters))}")
-    wanted = _Wanted(
+    wanted = Wanted(
         profile if isinstance(profile, Profile | None) else Profile.load(Path(profile)),
         parameters,
         config,
@@ -189,16 +180,6 @@ def as_reference(deployment: Deployment, source: ImageLike | Reference) -> Refer
     return deployment.enroll(source)
 
 
-def is_bare_code(source: object) -> bool:
-    """Whether ``source`` is a bare code, ``code:HEX``."""
-    return isinstance(source, str) and source.startswith(CODE_PREFIX)
-
-
-def is_kept(source: object) -> bool:
-    """Whether ``source`` is the path of a saved reference."""
-    return isinstance(source, str | os.PathLike) and os.fsdecode(source).lower().endswith(SUFFIX)
-
-
 def as_hash(hash: HashLike) -> PerceptualHash:
     """Return a hash from its name or card path; a PerceptualHash is returned unchanged."""
     if isinstance(hash, PerceptualHash):
@@ -209,20 +190,6 @@ def as_hash(hash: HashLike) -> PerceptualHash:
 
 
 # -- finding the configuration ---------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """The caller's parameters, the same for every member."""
-
-    profile: Profile | None
-    parameters: str
-    config: MatcherConfig | None
-    for_codes: bool
-    method: str | None
-    sigma: float | Auto | None
-    lowpass: int | Keep | None
-    changes: dict[str, Any]
 
 
 def _specs(hash: HashLike | Sequence[HashLike]) -> list[str | PerceptualHash]:
@@ -238,13 +205,13 @@ def _specs(hash: HashLike | Sequence[HashLike]) -> list[str | PerceptualHash]:
     return found
 
 
-def _member(spec: str | PerceptualHash, rule: str | None, wanted: _Wanted) -> Member:
+def _member(spec: str | PerceptualHash, rule: str | None, wanted: Wanted) -> Member:
     hash_ = as_hash(spec)
     hash_ = hash_ if rule is None else hash_.with_rule(rule)
     if wanted.config is not None and not isinstance(wanted.config, MatcherConfig):
         raise InputError(f"config is of type {type(wanted.config).__name__}; give a MatcherConfig")
     profile = _profile(spec, hash_, wanted)
-    if is_exact(hash_, profile, wanted):
+    if is_exact(hash_.name, hash_.linear, profile, wanted, native=hash_.rule == "native"):
         return Member(hash_, exact_config(hash_.threshold, profile, wanted), profile)
     config = wanted.config or _starting_point(hash_, profile, wanted)
     changes = dict(wanted.changes)
@@ -257,46 +224,7 @@ def _member(spec: str | PerceptualHash, rule: str | None, wanted: _Wanted) -> Me
     return Member(hash_, replace(config, **changes), profile, _warning(hash_, profile, wanted))
 
 
-def is_exact(hash_: PerceptualHash, profile: Profile | None, wanted: _Wanted) -> bool:
-    """Whether queries are decided exactly: asked for, or possible, calibrated, and no parameter of votes given."""
-    given = [name for name in VOTE_PARAMETERS if name in wanted.changes]
-    of_votes = bool(given or wanted.config or wanted.parameters != "profile" or hash_.rule == "native")
-    if wanted.method not in (None, *get_args(Method)):
-        raise InputError(f"unknown method {wanted.method!r}: use one of {', '.join(get_args(Method))}")
-    if wanted.method != "exact":
-        known = hash_.linear is not None and profile is not None and profile.exact is not None
-        return wanted.method is None and known and not of_votes
-    if hash_.linear is None:
-        raise InputError(f"hash {hash_.name} is not linear up to a threshold and has no exact matcher; use votes")
-    if of_votes:
-        names = ", ".join(given) or "config, the paper's parameters and a native rule"
-        raise InputError(f"{names} belongs to votes; leave it out, or use the method votes")
-    return True
-
-
-def exact_config(plain_threshold: float, profile: Profile | None, wanted: _Wanted) -> ExactConfig:
-    """Return the profile's exact configuration, with the explicit arguments in place."""
-    exact = None if profile is None else profile.exact
-    if exact is None:
-        config = ExactConfig((UNCALIBRATED_SIGMA,), (plain_threshold,))
-    else:
-        config = exact.external_config() if wanted.for_codes else exact.config()
-    if not isinstance(wanted.lowpass, Keep) and wanted.lowpass != config.lowpass:
-        check_lowpass(wanted.lowpass)
-        config = replace(config, lowpass=wanted.lowpass)
-    threshold = wanted.changes.get("threshold")
-    if wanted.sigma == "auto" and wanted.for_codes:
-        raise InputError("sigma auto needs a reference image; with a bare code give sigma as a number")
-    if wanted.sigma not in (None, "auto"):
-        sigma = float(wanted.sigma)
-        if threshold is not None:
-            return ExactConfig((sigma,), (threshold,), config.lowpass)
-        known = config if exact is None else replace(exact.config(), lowpass=config.lowpass)
-        return known.with_sigma(sigma)
-    return config if threshold is None else replace(config, thresholds=(threshold,) * len(config.sigmas))
-
-
-def _profile(spec: str | PerceptualHash, hash_: PerceptualHash, wanted: _Wanted) -> Profile | None:
+def _profile(spec: str | PerceptualHash, hash_: PerceptualHash, wanted: Wanted) -> Profile | None:
     """Return the given profile, or find it by name; None where the parameters do not come from a profile."""
     if wanted.profile is not None or wanted.parameters != "profile" or wanted.config or hash_.rule == "native":
         return wanted.profile
@@ -306,7 +234,7 @@ def _profile(spec: str | PerceptualHash, hash_: PerceptualHash, wanted: _Wanted)
     return found if found is not None and found.hash_version == hash_.version else None
 
 
-def _warning(hash_: PerceptualHash, profile: Profile | None, wanted: _Wanted) -> str:
+def _warning(hash_: PerceptualHash, profile: Profile | None, wanted: Wanted) -> str:
     """Return a warning if sigma is the uncalibrated default, else an empty text."""
     if wanted.config or wanted.parameters != "profile" or profile is not None or wanted.sigma is not None:
         return ""
@@ -314,7 +242,7 @@ def _warning(hash_: PerceptualHash, profile: Profile | None, wanted: _Wanted) ->
     return f"{what} is not calibrated, using sigma {UNCALIBRATED_SIGMA:g}; run dualshield calibrate"
 
 
-def _starting_point(hash_: PerceptualHash, profile: Profile | None, wanted: _Wanted) -> MatcherConfig:
+def _starting_point(hash_: PerceptualHash, profile: Profile | None, wanted: Wanted) -> MatcherConfig:
     """Return the paper's or the profile's configuration, before explicit arguments override it."""
     if wanted.parameters != "profile":
         if wanted.sigma == "auto":

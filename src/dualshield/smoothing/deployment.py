@@ -19,19 +19,19 @@ from dualshield.engines.choose import check_device, check_engine, make_engine
 from dualshield.engines.engine import Engine
 from dualshield.engines.fixed_function import require_fixed_function
 from dualshield.engines.pool import EnginePool
-from dualshield.errors import InputError, TooLittleStructureError, UnusableReferenceError
+from dualshield.errors import InputError, TooLittleStructureError
 from dualshield.hashes.codes import from_hex
 from dualshield.hashes.perceptual_hash import PerceptualHash
-from dualshield.images import RADIUS_SPACE, ImageLike, as_image
+from dualshield.images import ImageLike, as_image
 from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.detection import MISSED
 from dualshield.smoothing.exact.config import ExactConfig
 from dualshield.smoothing.exact_matcher import DeployedExactMatcher
-from dualshield.smoothing.joint_decision import joint
+from dualshield.smoothing.joint_decision import combined
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.member import Member
 from dualshield.smoothing.noise import GaussianSource
-from dualshield.smoothing.reference import Reference
+from dualshield.smoothing.reference import Reference, check_terms
 from dualshield.smoothing.result import MatchResult
 from dualshield.smoothing.statistics import Decision
 
@@ -259,26 +259,18 @@ class Deployment:
             matcher.match(kept, image.pixels, noise.fork(f"member {matcher.hash.name}"))  # type: ignore[arg-type]
             for matcher, kept in zip(matchers, reference.members, strict=True)
         )
-        decision, radius, detected = joint(results)
-        norm = image.upload_norm
-        return MatchResult(
+        return combined(
+            results,
             reference=reference.name,
             query=image.name,
-            hash=self.name,
-            decision=self.on_abstain if decision is Decision.ABSTAIN else decision,
-            abstained=decision is Decision.ABSTAIN,
-            radius=radius,
-            radius_detected=detected,
-            radius_space=RADIUS_SPACE,
-            radius_upload=None if norm is None else radius / norm,
+            fingerprint=reference.fingerprint,
+            upload_norm=image.upload_norm,
             on_abstain=self.on_abstain,
             alpha=self.alpha,
             target_radius=self.target_radius,
             noise_source=noise.origin if self._voters else None,
-            reference_fingerprint=reference.fingerprint,
             deployment=self.digest,
             seconds=time.perf_counter() - started,
-            members=results,
         )
 
     def for_known_queries(self, reference: Reference, noise: GaussianSource | None = None) -> Reference:
@@ -295,18 +287,8 @@ class Deployment:
         """Raise an error if the reference was enrolled for another hash or configuration; it says what differs."""
         if not isinstance(reference, Reference):
             raise InputError(f"a reference comes from enroll or Reference.load, not from {type(reference).__name__}")
-        theirs = "+".join(str(member.terms["hash"]["name"]) for member in reference.members)
-        if theirs != self.name:
-            raise UnusableReferenceError(
-                f"reference {reference.name} was enrolled for hash {theirs}, not for {self.name}; enroll it again"
-            )
-        for matcher, kept in zip(self.matchers, reference.members, strict=True):
-            difference = kept.difference(matcher.terms, matcher.code_like)  # type: ignore[arg-type]
-            if difference:
-                raise UnusableReferenceError(
-                    f"reference {reference.name} was enrolled for {theirs} with another configuration ({difference}); "
-                    "enroll it again, or deploy its configuration"
-                )
+        terms = [(matcher.terms, matcher.code_like) for matcher in self.matchers]
+        check_terms(reference, self.name, terms)
 
 
 def _counter(progress: Callable[[int, int], None], most: int) -> Callable[[int], None]:

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dualshield.smoothing.result import MemberResult
+from dualshield.images.space import RADIUS_SPACE
+from dualshield.smoothing.names import Origin
+from dualshield.smoothing.result import MatchResult, MemberResult
 from dualshield.smoothing.statistics import Decision
 
 
@@ -36,3 +38,40 @@ def joint_decision(decisions: Iterable[Decision]) -> Decision:
             return decision
         others.add(decision)
     return Decision.NO_MATCH if others == {Decision.NO_MATCH} else Decision.ABSTAIN
+
+
+def combined(
+    results: tuple[MemberResult, ...],
+    *,
+    reference: str,
+    query: str,
+    fingerprint: str,
+    upload_norm: float | None,
+    on_abstain: Decision,
+    alpha: float,
+    target_radius: float | None,
+    noise_source: Origin | None,
+    deployment: str,
+    seconds: float,
+) -> MatchResult:
+    """Return the answer of a deployment from those of its members."""
+    decision, radius, detected = joint(results)
+    return MatchResult(
+        reference=reference,
+        query=query,
+        hash="+".join(result.hash for result in results),
+        decision=on_abstain if decision is Decision.ABSTAIN else decision,
+        abstained=decision is Decision.ABSTAIN,
+        radius=radius,
+        radius_detected=detected,
+        radius_space=RADIUS_SPACE,
+        radius_upload=None if upload_norm is None else radius / upload_norm,
+        on_abstain=on_abstain,
+        alpha=alpha,
+        target_radius=target_radius,
+        noise_source=noise_source,
+        reference_fingerprint=fingerprint,
+        deployment=deployment,
+        seconds=seconds,
+        members=results,
+    )

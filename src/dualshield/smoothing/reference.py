@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from dualshield._common.checks import PATH, require
+from dualshield.errors import UnusableReferenceError
 from dualshield.smoothing.reference_file import Kept, fingerprint_of, load_members, save_members
 
 
@@ -52,3 +55,22 @@ class Reference:
         """Read a file written by ``save``. Nothing in the file is executed; all of its content is checked."""
         require("file", file, *PATH)
         return Reference(*load_members(Path(file)))
+
+
+def check_terms(reference: Reference, hashes: str, terms: Sequence[tuple[dict[str, Any], Any]]) -> None:
+    """Raise an error if the reference was enrolled for other hashes or another configuration; it says what differs.
+
+    ``terms`` has, for each member of a deployment, its enrollment terms and an example code.
+    """
+    theirs = "+".join(str(member.terms["hash"]["name"]) for member in reference.members)
+    if theirs != hashes:
+        raise UnusableReferenceError(
+            f"reference {reference.name} was enrolled for hash {theirs}, not for {hashes}; enroll it again"
+        )
+    for (expected, code_like), kept in zip(terms, reference.members, strict=True):
+        difference = kept.difference(expected, code_like)
+        if difference:
+            raise UnusableReferenceError(
+                f"reference {reference.name} was enrolled for {theirs} with another configuration ({difference}); "
+                "enroll it again, or deploy its configuration"
+            )

@@ -31,7 +31,7 @@ def search(kappa: float, y: Matrix) -> Matrix:
     near = y[:, None] + density(y)[:, None] / (2 * kappa) * np.array([0.0, 0.5, 1.0, 1.5])
     starts = np.concatenate([np.tile(GRID, (len(y), 1)), near], axis=1)
     x = np.take_along_axis(starts, np.argsort(value(starts), axis=1)[:, -3:], axis=1)
-    best = value(starts).max(1)
+    best: Matrix = value(starts).max(1)
     for _ in range(8):  # Newton's method where the function is concave
         bend = x * density(x) + 2 * kappa
         step = (density(x) - 2 * kappa * (x - y[:, None])) / np.where(bend > 0, bend, np.inf)

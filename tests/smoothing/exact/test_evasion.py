@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from dualshield.hashes.linear.linear_hash import LinearHash
+from dualshield.hashes.linear.linear_hash import LinearHash, Rule
 from dualshield.images.axes import Matrix
 from dualshield.images.space import LUMA
 from dualshield.smoothing.exact.evasion import Bound, Evasion
@@ -30,7 +31,7 @@ class Problem:
         mix = rng.normal(size=(int(rng.integers(2, 13)), 6))
         if rng.random() < 0.3:
             mix[-1] = mix[0]  # the correlations are singular
-        rule = "median" if median else "zero"
+        rule: Rule = "median" if median else "zero"
         self.linear = LinearHash("random", "1", rng.normal(size=(2, SIZE)), rng.normal(size=(3, SIZE)), rule, mix)
         self.rows = Rows.of(self.linear)
         luma = mix @ np.kron(self.linear.vertical, self.linear.horizontal)
@@ -47,7 +48,8 @@ class Problem:
         """Return a random change of the pixels; often one that moves coefficients as far as it can."""
         size = self.rng.exponential(5.0)
         if self.rng.random() < 0.3:
-            return self.rng.normal(size=self.map.shape[1]) * size / 5
+            noise: Matrix = self.rng.normal(0, size / 5, size=self.map.shape[1:])
+            return noise
         toward = np.where(self.code, -1.0, 1.0) * self.rng.random(len(self.code)) / self.rows.lengths
         change: Matrix = toward @ self.map * size
         return change
@@ -184,11 +186,9 @@ def test_no_evader_is_shorter_than_the_dual_bound(seed: int, median: bool) -> No
         limit = min(2 * sums[0] - surplus, 2 * sums[1] + surplus)
     p, prices = problem.multipliers()
     if problem.rng.random() < 0.5:  # about the best p: that of the change itself
-        p = np.linalg.lstsq(
-            problem.evasion(limit).correlations,
-            problem.evasion(limit).toward * (problem.map @ change) / problem.rows.lengths,
-            rcond=1e-9,
-        )[0]
+        evasion = problem.evasion(limit)
+        u = evasion.toward * (problem.map @ change) / problem.rows.lengths
+        p = np.linalg.pinv(evasion.correlations, rcond=1e-9) @ u
     bound = Bound(problem.evasion(limit), p, prices, np.array([theta])).at_thetas
     assert bound.shape == (1,)
     assert float(change @ change) >= bound[0]
@@ -197,11 +197,11 @@ def test_no_evader_is_shorter_than_the_dual_bound(seed: int, median: bool) -> No
 def test_the_dual_bound_reaches_the_cost_of_the_cheapest_evader_of_one_bit() -> None:
     linear = LinearHash("one", "1", np.ones((1, 1)), np.ones((1, 1)), "zero")
     rows = Rows.of(linear)
-    sigma, margin, need = 0.5, 2.0, 0.6
+    sigma, margin, need, quantile = 0.5, 2.0, 0.995, 2.575829  # Phi(quantile) = need
     evasion = Evasion(rows, rows.lengths * margin, np.array([True]), need, sigma, None)
-    cost = margin + sigma * 0.2533471  # Phi(0.2533471) = 0.6
-    # p = u, because there is one row; then d (u - w)^2 is flat, and mu makes the slopes of cost and flips equal.
-    mu = 2 * cost * sigma / float(np.exp(-(0.2533471**2) / 2) / np.sqrt(2 * np.pi))
+    cost = margin + sigma * quantile
+    # With this price the slopes of the cost and of the flips are equal there.
+    mu = 2 * cost * sigma / float(np.exp(-(quantile**2) / 2) / np.sqrt(2 * np.pi))
     bound = Bound(evasion, np.array([cost]), [[mu]], np.zeros(1)).at_thetas[0]
     assert bound <= cost**2
     assert bound > 0.95 * cost**2
@@ -240,7 +240,7 @@ def test_the_bound_of_a_cell_is_below_the_right_hand_side_everywhere_inside(seed
         return found
 
     slack = 1e-9 * (1 + float(np.abs(cells).max()))
-    for cell, (low, high) in enumerate(zip(ends[:-1], ends[1:], strict=True), start=1):
+    for cell, (low, high) in enumerate(pairwise(ends), start=1):
         assert cells[cell] <= best(np.linspace(low, high, 15)).min() + slack
     away = np.array([0, 0.1, 1, 10]) * problem.rows.lengths.max()
     assert cells[0] <= best(ends[0] - away).min() + slack
@@ -250,14 +250,14 @@ def test_the_bound_of_a_cell_is_below_the_right_hand_side_everywhere_inside(seed
 def test_between_the_ends_of_a_wide_cell_the_right_hand_side_falls_below_both_ends() -> None:
     """So the bend that is subtracted from the ends is needed; and it is no larger than it has to be."""
     linear = LinearHash("plain", "1", np.eye(2) / np.linalg.norm(LUMA), np.ones((1, 1)), "median")
-    # Bits at -+4 with a small price: E is nearly the parabola's best, and the bound is d times the squared distance.
-    evasion = Evasion(Rows.of(linear), np.array([0.0, 0.0]), np.array([True, False]), 1.0, 0.02, 1)
-    p, prices, ends = np.zeros(2), [[4.0], [4.0]], np.array([-0.9, 0.9])
-    inside = np.linspace(*ends, 41)
+    # Both bits have to flip nearly for certain: the bound is about the sum of their squared margins, 8 + 2 theta^2.
+    evasion = Evasion(Rows.of(linear), np.array([2.0, -2.0]), np.array([True, False]), 1.99, 0.2, 1)
+    p, prices, ends = np.zeros(2), [[30.0], [30.0]], np.array([-1.0, 1.0])
+    inside = np.linspace(ends[0], ends[1], 41)
     found = Bound(evasion, p, prices, inside).at_thetas
     cell = Bound(evasion, p, prices, ends).cells()[1]
     at_ends = min(found[0], found[-1])
-    assert found.min() < at_ends - 0.1
+    assert found.min() < at_ends - 1.8
     assert cell <= found.min()
     assert cell >= at_ends - 2 * evasion.rows.floor * np.diff(ends)[0] ** 2 / 4 * (1 + 1e-6)
 

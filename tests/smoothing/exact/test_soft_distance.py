@@ -35,6 +35,8 @@ def cases(draw: st.DrawFn) -> Case:
 @given(cases())
 @example((np.array([-1e3, 1e3]), np.array([1e-3, 1e-3]), 1))
 @example((np.array([0.0, 0.0]), np.array([1e-6, 1e6]), 1))
+@example((np.array([71.6, 11.8, -85.0]), np.array([68.43, 16.27, 6.6]), 1))  # Newton's method goes to and fro
+@example((np.array([0.12573022, -0.13210486]), np.array([1e-4, 1e-4]), 1))  # and creeps here
 def test_at_the_soft_median_the_probabilities_sum_to_the_number_of_ones(case: Case) -> None:
     coefficients, spread, ones = case
     assert probabilities(coefficients, spread, ones).sum() == pytest.approx(ones, abs=1e-10)

@@ -59,8 +59,8 @@ def work(
 def _attack(subject: ImageUnderTest, part: str, budget: float, start: Picture | None) -> dict[str, Any]:
     lab = subject.lab
     query = subject.published if start is None else start.load()
-    victim = subject.victim.with_noise(subject.noise(part, budget_name(budget)))
     try:
+        victim = subject.victim.with_noise(subject.noise(part, budget_name(budget)))
         result = get_attack(ATTACKS[part])(victim, query, AttackBudget(budget), seed=lab.plan.seed)
     except NothingToAttackError:
         return {"unmatched": True}

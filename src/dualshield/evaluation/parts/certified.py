@@ -11,6 +11,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+from dualshield.errors import TooLittleStructureError
 from dualshield.evaluation.parts.under_test import DeploymentUnderTest, ImageUnderTest
 from dualshield.evaluation.plan.datasets import Picture
 from dualshield.images import CanonicalImage
@@ -47,7 +48,12 @@ def work(subject: ImageUnderTest, missing: tuple[str, ...]) -> Records:
         yield IDENTITY, _verified(subject)
         return
     deployment = subject.lab.deployment
-    reference = deployment.for_known_queries(deployment.enroll(subject.published), subject.noise(PART, "known"))
+    try:
+        enrolled = deployment.enroll(subject.published)
+    except TooLittleStructureError:
+        yield from ((detail, _refused()) for detail in missing)
+        return
+    reference = deployment.for_known_queries(enrolled, subject.noise(PART, "known"))
     for detail in missing:
         yield detail, _record(deployment.match(reference, _query(subject, detail), noise=subject.noise(PART, detail)))
 
@@ -79,7 +85,23 @@ def _record(result: MatchResult) -> dict[str, Any]:
     }
 
 
+def _refused() -> dict[str, Any]:
+    """Return the record of an image that cannot be a reference: nothing matches it, and nothing is proven."""
+    return {"decision": Decision.NO_MATCH.value, "radius": 0.0, **dict.fromkeys(VOTES), "method": "refused"}
+
+
 def _member_record(result: MemberResult) -> dict[str, Any]:
+    if result.soft_distance is not None:
+        return {
+            "decision": result.decision.value,
+            "radius": result.radius,
+            **dict.fromkeys(VOTES),
+            "sigma": result.sigma,
+            "soft_distance": result.soft_distance,
+            "threshold": result.threshold,
+            "distance": result.distance,
+            "method": "exact",
+        }
     # After an abstention it is not known which class the votes are for.
     votes = {Decision.MATCH: result.votes, Decision.NO_MATCH: result.draws - result.votes}
     limit = not noise_kind(result.noise).certifies

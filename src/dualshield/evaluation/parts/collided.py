@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from dualshield.errors import NothingToAttackError
 from dualshield.evaluation.parts.under_test import ImageUnderTest
 from dualshield.evaluation.plan.datasets import Picture, Pool
 from dualshield.images.eight_bit import to_8bit
@@ -43,7 +44,11 @@ def work(
     queries: Sequence[Picture], subject: ImageUnderTest, missing: tuple[str, ...]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield one record per query of this reference."""
-    victim = subject.victim.with_noise(subject.noise(PART, "start")).for_known_queries()
+    try:
+        victim = subject.victim.with_noise(subject.noise(PART, "start")).for_known_queries()
+    except NothingToAttackError:
+        yield from ((query, {"decision": Decision.NO_MATCH.value, "collided": False}) for query in missing)
+        return
     for query in queries:
         if query.label in missing:
             pixels = to_8bit(query.load().pixels)

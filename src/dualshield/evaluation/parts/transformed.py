@@ -36,8 +36,8 @@ def is_whole(result: dict[str, Any]) -> bool:
 
 def work(subject: ImageUnderTest, missing: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield one record per transformation of the published image, rounded to 8 bits."""
-    victim = subject.victim.with_noise(subject.noise(PART, "start"))
     try:
+        victim = subject.victim.with_noise(subject.noise(PART, "start"))
         pixels = victim.start(subject.published)
     except NothingToAttackError:
         yield from ((detail, {"unmatched": True}) for detail in missing)

@@ -15,7 +15,7 @@ import torch
 
 from dualshield.attacks.defence import Defence
 from dualshield.attacks.victim import Target
-from dualshield.errors import InputError
+from dualshield.errors import InputError, NothingToAttackError, TooLittleStructureError
 from dualshield.evaluation.metrics.installed import Extras
 from dualshield.evaluation.plan.datasets import Picture
 from dualshield.evaluation.plan.interface import RunPlan, label
@@ -125,7 +125,10 @@ class ImageUnderTest:
     @cached_property
     def victim(self) -> Target:
         """The deployed matcher with this reference enrolled; each piece of work sets its own noise."""
-        return self.lab.defence(self.variant).victim(self.published)
+        try:
+            return self.lab.defence(self.variant).victim(self.published)
+        except TooLittleStructureError as error:  # it cannot be a reference, so nothing matches it
+            raise NothingToAttackError(str(error)) from error
 
     def key(self, part: str, detail: str) -> Key:
         """Return the key of a record about this picture."""

@@ -23,7 +23,8 @@ from PIL import Image
 
 from dualshield.errors import CodeError, DualShieldError, InputError
 from dualshield.hashes.codes import from_hex
-from dualshield.hashes.perceptual_hash import DEFAULT_THRESHOLD, PerceptualHash
+from dualshield.hashes.perceptual_hash import PerceptualHash
+from dualshield.hashes.threshold import DEFAULT_THRESHOLD
 from dualshield.images.frontend import FrontEnd
 from dualshield.images.space import CANONICAL_SIZE
 from dualshield.images.synthetic import natural_image

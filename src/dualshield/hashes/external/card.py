@@ -46,7 +46,8 @@ from torch import nn
 
 from dualshield.errors import CardError, InputError
 from dualshield.hashes.external._card_fields import Card, card_error, is_finite, read_yaml, reason, shown
-from dualshield.hashes.perceptual_hash import DEFAULT_THRESHOLD, PerceptualHash
+from dualshield.hashes.perceptual_hash import PerceptualHash
+from dualshield.hashes.threshold import DEFAULT_THRESHOLD
 from dualshield.images.axes import Filter
 from dualshield.images.frontend import FrontEnd
 from dualshield.images.space import CANONICAL_SIZE

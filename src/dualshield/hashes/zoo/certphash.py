@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from dualshield.hashes.native_rule import NativeRule
-from dualshield.hashes.perceptual_hash import DEFAULT_THRESHOLD, PerceptualHash
+from dualshield.hashes.perceptual_hash import PerceptualHash
+from dualshield.hashes.threshold import DEFAULT_THRESHOLD
 from dualshield.images.frontend import FrontEnd
 from dualshield.weights import find, load_strict, read_state
 
