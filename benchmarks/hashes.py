@@ -24,8 +24,8 @@ from dualshield.engines.choose import make_engine
 from dualshield.hashes.registry import BUILT_IN
 from dualshield.images import load_image
 from dualshield.images.samples import sample_photos
-from dualshield.smoothing.config import DEFAULT_N, MatcherConfig
 from dualshield.smoothing.choose import UNCALIBRATED_SIGMA
+from dualshield.smoothing.config import DEFAULT_N, MatcherConfig
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.profile import find_profile
 from dualshield.smoothing.sampler import Sampler

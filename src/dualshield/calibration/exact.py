@@ -27,6 +27,7 @@ Codes = npt.NDArray[np.bool_]
 SIGMAS = (0.1, 0.18, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0)
 TAIL, LEAST_IN_TAIL = 1e-4, 10
 KEPT_TOLERANCE = 0.01
+REFERENCES = 300  # photos whose own sigma is found; they are compared with all others
 SAME_RADIUS = 0.99  # mean radii above this fraction of the best count as equal
 MOST = 0.49  # no threshold is above this fraction of the bits
 
@@ -117,8 +118,9 @@ def calibrate_exact(
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> ExactProfile:
     """Choose low-pass, sigmas and thresholds: the largest mean radius that keeps the plain hash's rates."""
-    kept, distances = plain.kept(), plain.distances()
-    unprotected = ExactRates(0.0, kept, _rate(distances <= plain.limit, distances), _nearest(distances, plain))
+    distances = plain.distances()[: min(REFERENCES, len(plain.photos))]
+    collisions = _rate(distances <= plain.limit, distances)
+    unprotected = ExactRates(0.0, plain.kept(), collisions, _nearest(distances, plain))
     candidates: list[tuple[float, ExactProfile]] = []
     bare_codes = np.concatenate([plain.photos, plain.blanks])
     for number, seen in enumerate(behind):
@@ -157,11 +159,11 @@ def _best(
     """Return the first set of levels with about the largest mean radius, of those that keep the plain hash's rates."""
     found: list[tuple[list[_Level], ExactRates]] = []
     radii: dict[int, list[float]] = {}
-    count = max(len(sets[0][0].seen.variants), radius_images)
+    count = min(REFERENCES, len(plain.photos))
     for levels in sets:
         for level in levels:
             if id(level) not in radii:
-                radii[id(level)] = [level.radius(photo) for photo in range(min(count, len(plain.photos)))]
+                radii[id(level)] = [level.radius(photo) for photo in range(count)]
         rates = _rates(levels, [radii[id(level)] for level in levels], plain, radius_images)
         keeps = rates.variants_matched >= unprotected.variants_matched - KEPT_TOLERANCE
         if keeps and rates.collisions <= unprotected.collisions:
@@ -171,21 +173,18 @@ def _best(
 
 
 def _rates(levels: list[_Level], radii: list[list[float]], plain: PlainSeen, radius_images: int) -> ExactRates:
-    """Return the rates if each reference has the sigma with its largest radius, as in enrollment.
-
-    Radii are known for the first photos only. For collisions every reference is counted with every one of these sigmas,
-    which is at least as many as with its own.
-    """
+    """Return the rates if each reference has the sigma with its largest radius, as in enrollment."""
     table = np.array(radii)
     choice = table.argmax(0)
     variants = [levels[choice[photo]].variants[photo] for photo in range(len(levels[0].variants))]
     limits = [levels[choice[photo]].limit for photo in range(len(variants))]
     kept = np.mean([distances <= limit for distances, limit in zip(variants, limits, strict=True)])
-    matched = np.any([level.distances <= level.limit for level in levels], axis=0)
-    nearest = min(_nearest(level.distances, plain) for level in levels)
-    return ExactRates(
-        float(table.max(0)[:radius_images].mean()), float(kept), _rate(matched, levels[0].distances), nearest
-    )
+    own = np.array([levels[best].distances[photo] for photo, best in enumerate(choice)])
+    limit = np.array([levels[best].limit for best in choice])
+    # A photo without a radius cannot be enrolled, so nothing matches it.
+    own[table.max(0) <= 0] = np.inf
+    rate = _rate(own <= limit[:, None], own)
+    return ExactRates(float(table.max(0)[:radius_images].mean()), float(kept), rate, _nearest(own, plain))
 
 
 def _soft(codes: Codes, probability: Floats) -> Floats:

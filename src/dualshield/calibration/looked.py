@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from dualshield.calibration.exact import PlainSeen, Seen, calibrate_exact
+from dualshield.calibration.exact import SIGMAS, PlainSeen, Seen, calibrate_exact
 from dualshield.hashes.linear.linear_hash import LinearHash
 from dualshield.images.synthetic import blank_images
 from dualshield.smoothing.exact.profile import ExactProfile
@@ -42,7 +42,11 @@ class Looked:
             self._variant_codes.append([self.plain.code(variant) for variant in variants])
 
     def calibrate(
-        self, threshold: float, radius_images: int, progress: Callable[[str, int, int], None]
+        self,
+        threshold: float,
+        radius_images: int,
+        progress: Callable[[str, int, int], None],
+        sigmas: tuple[float, ...] = SIGMAS,
     ) -> ExactProfile:
         """Return the profile for what was seen."""
         blanks = [image.pixels.numpy() for image in blank_images()]
@@ -62,7 +66,7 @@ class Looked:
             np.array(self._variant_codes),
             threshold,
         )
-        return calibrate_exact(behind, plain, radius_images=radius_images, progress=progress)
+        return calibrate_exact(behind, plain, radius_images=radius_images, sigmas=sigmas, progress=progress)
 
     def _coefficients(self, pixels: Array) -> list[npt.NDArray[np.float64]]:
         return [linear.coefficients(pixels) for linear in self.behind]

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from dualshield.cli.options import hashes_option, profile_option
+from dualshield.cli.options import hashes_option, matcher_option, profile_option
 from dualshield.cli.output import counted, duration, progress
 from dualshield.cli.paths import FilePath
 from dualshield.cli.session import hint, note
@@ -37,6 +37,7 @@ REPORT_EVERY = 60
 @click.option("--parts", default=",".join(PARTS), show_default=True)
 @click.option("--protocol", type=click.Choice(list(PROTOCOLS)), default="default", show_default=True)
 @profile_option
+@matcher_option("--method")
 @click.option("--limit", type=int, help="Use the first N images of each folder.  [default: the protocol's 100]")
 @click.option("--skip", default=0, show_default=True, help="Skip the first N images of each folder.")
 @click.option("--attack-limit", type=int, help="Attack only the first N images of each folder.  [default: all]")
@@ -71,6 +72,7 @@ def evaluate(
             resume=resume,
             jobs=jobs,
             progress=show,
+            method=options.pop("matcher"),
             **options,
         )
     for warning in summary.warnings:

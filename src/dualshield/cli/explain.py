@@ -11,6 +11,8 @@ from dualshield.smoothing.statistics import Decision
 
 # Votes under a limit law decide, and prove nothing.
 LIMIT = "clipped-limit"
+# Images without structure have a soft distance this near to one half; unrelated images seldom have.
+FLAT = 1e-4
 
 
 def explain(result: MatchResult, false_matches: float | None = None) -> str:
@@ -22,7 +24,10 @@ def explain(result: MatchResult, false_matches: float | None = None) -> str:
     else:
         lines += [_says(member) for member in result.members]
     lines += _certificate(result)
-    near = [member for member in result.members if member.is_near_without_noise]
+    flat = [m for m in result.members if m.soft_distance is not None and abs(m.soft_distance - 0.5) < FLAT]
+    if result.decision is Decision.NO_MATCH and flat:
+        lines.append(_line("why", f"{flat[0].hash} sees no structure in the query, as in a flat colour"))
+    near = [m for m in result.members if m.soft_distance is None and m.is_near_without_noise]
     if result.decision is Decision.NO_MATCH and not result.abstained and near:
         lines += [
             _line(

@@ -16,6 +16,7 @@ from dualshield.evaluation.run.workers import default_jobs
 from dualshield.hashes import DEFAULT_HASH
 from dualshield.smoothing.deploy import HashLike, ProfileLike
 from dualshield.smoothing.deployment import Deployment
+from dualshield.smoothing.names import Method
 from dualshield.smoothing.variants import VARIANTS, Variant
 
 Folder = str | os.PathLike[str]
@@ -30,6 +31,7 @@ def evaluate(
     parts: Sequence[str] = PARTS,
     protocol: ProtocolName = "default",
     profile: ProfileLike | None = None,
+    method: Method | None = None,
     limit: int | None = None,
     skip: int = 0,
     attack_limit: int | None = None,
@@ -45,8 +47,9 @@ def evaluate(
 
     ``out`` keeps every single result; ``resume`` continues an interrupted run. Several hashes are measured one by one;
     ``a+b`` is two hashes that decide together. A deployment keeps its own parameters; a hash gets the protocol's.
-    ``profile`` replaces the profile of a single hash in the default protocol. ``manifest`` is a CSV file with dataset,
-    file and sha256 of each image: only the listed images are measured, and any difference is an error.
+    ``profile`` replaces the profile of a single hash in the default protocol; ``method`` is as in `deploy`.
+    ``manifest`` is a CSV file with dataset, file and sha256 of each image: only the listed images are measured, and any
+    difference is an error.
     """
     require("out", out, *PATH)
     for name, given in (("data", data), ("variants", variants), ("parts", parts)):
@@ -64,7 +67,7 @@ def evaluate(
     if profile is not None and (len(listed) > 1 or any(isinstance(entry, Deployment) for entry in listed)):
         raise InputError("a profile belongs to one hash; leave it out with several hashes or with a deployment")
     deployments = tuple(
-        entry if isinstance(entry, Deployment) else chosen.deploy(entry, device, profile) for entry in listed
+        entry if isinstance(entry, Deployment) else chosen.deploy(entry, device, profile, method) for entry in listed
     )
     plan = Plan(
         deployments,

@@ -68,6 +68,15 @@ def test_the_bound_is_never_below_the_maximum_where_staying_and_flipping_compete
     assert (Envelope(kappa)(y) - search(kappa, y)).min() >= -FLOAT_ERROR
 
 
+def test_the_bound_holds_where_staying_and_flipping_just_begin_to_differ() -> None:
+    peak = np.exp(-0.5) / np.sqrt(2 * np.pi) / 2  # below this kappa there are two local maxima, around x = -1
+    for kappa in (peak * (1 + np.linspace(-3e-4, 3e-4, 61))).tolist():
+        envelope = Envelope(kappa)
+        near = envelope.knots[np.abs(envelope.knots + 2) < 0.1]
+        assert (np.diff(envelope.knots) > 0).all()
+        assert (envelope(near) - search(kappa, near)).min() >= -FLOAT_ERROR
+
+
 @pytest.mark.parametrize("kappa", KAPPAS)
 def test_knots_rise_and_none_lies_below_the_maximum(kappa: float) -> None:
     envelope = Envelope(kappa)

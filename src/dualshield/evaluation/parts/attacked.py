@@ -10,13 +10,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from dualshield.attacks.budgets import Outcomes, is_outcome
+from dualshield.attacks.exact_victim import ExactVictim
 from dualshield.attacks.methods import get_attack
 from dualshield.attacks.result import AttackBudget, AttackResult
+from dualshield.attacks.victim import Target
 from dualshield.errors import NothingToAttackError
 from dualshield.evaluation.parts.under_test import DeploymentUnderTest, ImageUnderTest
 from dualshield.evaluation.plan.datasets import Picture
-from dualshield.evaluation.plan.interface import ATTACKS, BY_QUERIES, budget_name
-from dualshield.smoothing.variants import Variant
+from dualshield.evaluation.plan.interface import ATTACKS, BY_QUERIES, OPTIMAL, budget_name
+from dualshield.smoothing.variants import SMOOTHED, Variant
 
 # The only attack for which the paper reports FID.
 FEATURES_OF = "whitebox"
@@ -25,6 +27,8 @@ FEATURES_OF = "whitebox"
 def details(part: str, lab: DeploymentUnderTest, variant: Variant, picture: Picture) -> tuple[str, ...]:
     """Return the names of the budgets; none if the hash lacks the gradients that the attack needs."""
     most = lab.plan.attack_limit
+    if part == OPTIMAL and variant not in SMOOTHED:
+        return ()  # there is no exact matcher to evade
     if (part not in BY_QUERIES and not lab.is_differentiable) or (most is not None and picture.index >= most):
         return ()
     return tuple(map(budget_name, lab.plan.scale(part).budgets))
@@ -56,12 +60,17 @@ def work(
             yield budget_name(budget), outcome
 
 
+def _method(part: str, victim: Target) -> str:
+    """Return the attack of a part; the strongest known one against an exact matcher needs no search by gradients."""
+    return "optimal" if part == "adaptive" and isinstance(victim, ExactVictim) else ATTACKS[part]
+
+
 def _attack(subject: ImageUnderTest, part: str, budget: float, start: Picture | None) -> dict[str, Any]:
     lab = subject.lab
     query = subject.published if start is None else start.load()
     try:
         victim = subject.victim.with_noise(subject.noise(part, budget_name(budget)))
-        result = get_attack(ATTACKS[part])(victim, query, AttackBudget(budget), seed=lab.plan.seed)
+        result = get_attack(_method(part, victim))(victim, query, AttackBudget(budget), seed=lab.plan.seed)
     except NothingToAttackError:
         return {"unmatched": True}
     _keep(subject, part, result)

@@ -21,11 +21,13 @@ MAX_SEED = 2**63 - 1
 ATTACKS = {
     "whitebox": "pgd",
     "adaptive": "eot-pgd",
+    "optimal": "optimal",
     "blackbox": "nes",
     "nes-plain": "nes-plain",
     "collision": "collision",
 }
 BY_QUERIES = ("blackbox", "nes-plain")  # attacks that need no gradients
+OPTIMAL = "optimal"  # an attack on exact matchers only
 COLLISION = "collision"  # an attack that starts from another image
 
 

@@ -16,6 +16,7 @@ from dualshield.errors import InputError
 from dualshield.hardening.harden import Preset
 from dualshield.smoothing.deploy import HashLike, Parameters, ProfileLike, deploy
 from dualshield.smoothing.deployment import Deployment
+from dualshield.smoothing.names import Method
 
 ProtocolName = Literal["default", "paper", "paper-limit"]
 
@@ -33,12 +34,18 @@ class Protocol:
     gallery: int = 3  # images per dataset to keep for the report's gallery
     positive_pairs: tuple[str, ...] = ("identity", "benign")
 
-    def deploy(self, hash: HashLike, device: str = "cpu", profile: ProfileLike | None = None) -> Deployment:
+    def deploy(
+        self,
+        hash: HashLike,
+        device: str = "cpu",
+        profile: ProfileLike | None = None,
+        method: Method | None = None,
+    ) -> Deployment:
         """Return a deployment of a hash, or of several that decide together, with the parameters of this protocol."""
         if profile is not None and self.name != "default":
             raise InputError(f"the protocol {self.name} has the paper's parameters; leave out the profile")
         parameters: Parameters = "profile" if self.name == "default" else self.name
-        return deploy(hash, parameters=parameters, device=device, profile=profile)
+        return deploy(hash, parameters=parameters, device=device, profile=profile, method=method)
 
     @property
     def preset(self) -> Preset:

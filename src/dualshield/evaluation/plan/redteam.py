@@ -10,10 +10,10 @@ from dualshield.attacks.budgets import BUDGETS
 from dualshield.attacks.methods import METHODS, get_attack
 from dualshield.attacks.result import AttackBudget
 from dualshield.errors import InputError
-from dualshield.evaluation.plan.interface import ATTACKS, BY_QUERIES, COLLISION, Scale, check_names, check_plan
+from dualshield.evaluation.plan.interface import ATTACKS, BY_QUERIES, COLLISION, OPTIMAL, Scale, check_names, check_plan
 from dualshield.hardening.harden import Preset
 from dualshield.smoothing.deployment import Deployment
-from dualshield.smoothing.variants import VARIANTS, Variant
+from dualshield.smoothing.variants import SMOOTHED, VARIANTS, Variant
 
 TRANSFORMS = "transforms"
 PART_OF = {method: part for part, method in ATTACKS.items()}
@@ -49,8 +49,18 @@ class RedTeamPlan:
             _check_budgets(self.budgets)
         if COLLISION in self.parts and self.search:
             raise InputError("red team: the search finds the cost of evasion; run collisions without the search")
+        if OPTIMAL in self.parts:
+            self._check_exact()
         check_plan(self)
         self._check_gradients()
+
+    def _check_exact(self) -> None:
+        """Raise an error early if there is no exact matcher for the attack optimal."""
+        (first, *others) = self.deployment.members
+        if others or first.config.method != "exact" or not set(self.variants) & set(SMOOTHED):
+            raise InputError(
+                "red team: the attack optimal needs one exact matcher, such as pdq with smoothing; use eot-pgd"
+            )
 
     def _check_gradients(self) -> None:
         """Raise an error early if a hash lacks the gradients that an attack needs."""
