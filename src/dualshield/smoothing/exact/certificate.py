@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from dualshield.errors import InputError
 from dualshield.hashes.linear.linear_hash import Bits, LinearHash
 from dualshield.images.axes import Matrix
 from dualshield.smoothing.exact.evasion import Bound, Evasion
@@ -38,6 +39,10 @@ class SoftHash:
     """The smoothed version of a linear hash at one sigma, as a function of coefficients."""
 
     def __init__(self, linear: LinearHash, rows: Rows, sigma: float) -> None:
+        if not 0 < sigma < math.inf:
+            raise InputError(f"sigma must be a positive number, got {sigma}")
+        if linear.expected_ones == 0:
+            raise InputError(f"hash {linear.name}: the median of one bit says nothing; use at least 2 bits")
         self.linear, self.rows, self.sigma = linear, rows, sigma
         self.ones = linear.expected_ones
 
@@ -61,6 +66,10 @@ class SoftHash:
 
     def certify(self, coefficients: Matrix, code: Bits, limit: float) -> ExactCertificate:
         """Decide (a match has a soft distance of at most ``limit``) and prove a radius."""
+        if not (np.isfinite(coefficients).all() and math.isfinite(limit)):
+            raise InputError("coefficients and the limit must be finite numbers (found NaN or infinity)")
+        if code.dtype != np.bool_ or len(code) != len(coefficients):
+            raise InputError(f"a code has {len(coefficients)} bools, this one {len(code)} values of type {code.dtype}")
         distance = self.distance(coefficients, code)
         matched = distance <= limit
         kind = Evasion if matched else Evasion.forced_match

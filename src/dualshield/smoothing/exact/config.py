@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from dualshield.errors import InputError
 from dualshield.smoothing.names import Method
 
-MIN_SIGMA, MAX_SIGMA = 1e-6, 1000
+MIN_SIGMA, MAX_SIGMA = 1e-3, 1000  # with less noise the soft median is finer than floating point resolves
 # Parameters of votes, which an exact matcher does not have.
 VOTE_PARAMETERS = ("noise", "reference_mode", "bank_size", "n0", "n", "alpha", "target_radius")
 

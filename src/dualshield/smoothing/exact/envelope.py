@@ -36,6 +36,7 @@ _STAYS = _X < -1
 
 # Above phi(1) / 2, the largest downward bend of Phi.
 MOST_BEND = 0.121
+_PEAK = 0.2419707245191434  # phi(1), rounded up: the largest bend, which lies between two knots
 _GAP = float(np.diff(_X).max())
 _STEEPEST = 0.25  # above phi(-1), the largest slope of E on the branch that stays
 SMALLEST_KAPPA = 1e-7  # at smaller ones no knot is left on the branch that stays
@@ -49,7 +50,7 @@ class Envelope:
         y = _X - _DENSITY / (2 * kappa)
         value = _PHI - _DENSITY**2 / (4 * kappa)
         maximal = 2 * kappa > _BEND
-        if not maximal.all():
+        if 2 * kappa <= _PEAK:
             y, value = _higher(kappa, y, value, maximal & _STAYS, maximal & ~_STAYS)
         self.bend = min(kappa, MOST_BEND)
         self.knots = y

@@ -43,6 +43,9 @@ from dualshield.smoothing.exact.rows import Rows
 # Relative to the largest terms of the bound; far above their rounding (some hundred sums of 256 numbers), far below
 # anything that matters.
 ROUNDING = 1e-10
+EPS = 8 * float(np.finfo(np.float64).eps)
+# In bits; far above the error of a computed soft distance.
+IMPOSSIBLE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +93,8 @@ class Evasion:
     @property
     def is_impossible(self) -> bool:
         """Whether no image at all reaches the limit."""
-        return any(need >= len(group) for need, group in zip(self.needs, self.groups, strict=True))
+        # A sum of len(group) itself is out of reach, but not in floating point, where Phi becomes 1.
+        return any(need > len(group) + IMPOSSIBLE for need, group in zip(self.needs, self.groups, strict=True))
 
     @cached_property
     def correlations(self) -> Matrix:
@@ -136,7 +140,8 @@ class Bound:
         size = float(np.abs(p).sum())
         self.base = -quadratic - ROUNDING * (1 + size) ** 2
         # Rounding of coefficients and correlations makes every bit a little easier to flip, never harder.
-        w = moved - p / d + rows.coefficient_error + ROUNDING * (1 + size)
+        largest = float(np.abs(evasion.coefficients * evasion.slopes).max() + np.abs(thetas).max() * rows.steepest)
+        w = moved - p / d + rows.coefficient_error + ROUNDING * (1 + size) + EPS * largest
         self.parts = [
             self._part(group, need, sorted({price for price in of_group if price > 0}), w)
             for group, need, of_group in zip(evasion.groups, evasion.needs, prices, strict=True)
@@ -157,7 +162,7 @@ class Bound:
             mu = d * evasion.sigma**2 / kappa
             envelope = Envelope(kappa)
             flips = envelope(y).sum(1)
-            part[row] = mu * (need - flips) - ROUNDING * mu * (need + len(group))
+            part[row] = mu * (need - flips) - ROUNDING * mu * (abs(need) + len(group))
             bends[row] = mu * envelope.bend * turn
         return Part(part, bends)
 

@@ -103,7 +103,7 @@ def multipliers(evasion: Evasion, theta: float, *, steps: int = STEPS) -> Multip
             jacobian[sums, :sums] = indicator @ (d * sigma * density / bend * slopes)
             jacobian[sums, sums] = d * float(((1 - follow) * slopes**2).sum()) * length
             wanted = np.append(missing, -float(pull @ slopes))
-        jacobian += np.diag(1e-6 + 1e-3 * np.abs(np.diag(jacobian)))
+        jacobian += np.diag(1e-30 + 1e-3 * np.abs(np.diag(jacobian)))
         change = np.clip(np.linalg.solve(jacobian, wanted), -MAX_LOG_STEP, MAX_LOG_STEP)
         # Where a step overshoots, flips jump between bits: take shorter steps from there on.
         trust = trust * 0.8 if (missing * before < 0).any() else trust

@@ -18,6 +18,8 @@ from dualshield.images.space import LUMA
 # Far above the rounding of these sums of at most 2,000 products, far below anything that matters.
 ROUNDING = 1e-12
 EIGENVALUE_SLACK = 4e-9
+# Mixed rows whose squared length is below this part of that of their summands have lost too many digits.
+CANCELLED = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +31,11 @@ class Rows:
     floor: float
     coefficient_error: float  # largest rounding error of a computed coefficient, in units of its row's length
 
+    @property
+    def steepest(self) -> float:
+        """How fast a margin can grow with theta."""
+        return float(1 / self.lengths.min())
+
     @staticmethod
     def of(linear: LinearHash) -> Rows:
         """Return the rows of a hash; an error if a row is zero, because its bit would not depend on the image."""
@@ -36,9 +43,19 @@ class Rows:
         squares = np.diag(gram)
         if not (squares > 1e-18 * squares.max()).all():
             raise InputError(f"hash {linear.name}: a row of its map is zero, so one of its bits is constant")
+        if linear.mix is not None and not (squares > CANCELLED * _without_cancellation(linear)).all():
+            raise InputError(f"hash {linear.name}: the numbers that mix combines cancel; what remains is rounding")
         lengths = np.sqrt(squares)
         correlations = gram / np.outer(lengths, lengths)
         return Rows(lengths, correlations, _floor(correlations), _coefficient_error(linear, lengths))
+
+
+def _without_cancellation(linear: LinearHash) -> Matrix:
+    """Return what the squared lengths of mixed rows would be if nothing cancelled."""
+    lengths = np.outer(np.linalg.norm(linear.vertical, axis=1), np.linalg.norm(linear.horizontal, axis=1)).reshape(-1)
+    assert linear.mix is not None
+    squares: Matrix = (np.abs(linear.mix) @ lengths) ** 2 * float(np.dot(LUMA, LUMA))
+    return squares
 
 
 def _floor(correlations: Matrix) -> float:
@@ -47,9 +64,10 @@ def _floor(correlations: Matrix) -> float:
     That the bound holds is proven by a Cholesky factorisation: where it runs to the end in floating point, the matrix
     is positive definite up to ``(n + 1) eps trace`` (Rump, Verification of positive definiteness, 2006).
     """
-    bound = float(np.linalg.eigvalsh(correlations)[-1]) + EIGENVALUE_SLACK
-    identity = np.eye(len(correlations))
-    np.linalg.cholesky((bound - EIGENVALUE_SLACK / 2) * identity - correlations)
+    largest, n = float(np.linalg.eigvalsh(correlations)[-1]), len(correlations)
+    slack = max(EIGENVALUE_SLACK, 4 * (n + 1) * n * largest * np.finfo(np.float64).eps)
+    bound = largest + slack
+    np.linalg.cholesky((bound - slack / 2) * np.eye(n) - correlations)
     return (1 - ROUNDING) / bound
 
 

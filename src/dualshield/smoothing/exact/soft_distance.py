@@ -15,7 +15,8 @@ from scipy.special import ndtr
 from dualshield.hashes.linear.linear_hash import Bits
 from dualshield.images.axes import Matrix
 
-STEPS = 60
+STEPS = 200
+EXACT = 1e-14  # per bit
 DENSITY_AT_ZERO = 1 / np.sqrt(2 * np.pi)
 
 
@@ -23,19 +24,24 @@ def soft_median(coefficients: Matrix, spread: Matrix, ones: int) -> float:
     """Return theta with ``sum Phi((c_i - theta) / spread_i) = ones``, by Newton's method kept between two bounds."""
     low, high = float((coefficients - 9 * spread).min()), float((coefficients + 9 * spread).max())
     theta = float(np.partition(coefficients, len(coefficients) - ones)[len(coefficients) - ones])
+    last = before = high - low
     for _ in range(STEPS):
         x = (coefficients - theta) / spread
         excess = float(ndtr(x).sum()) - ones
+        if abs(excess) <= EXACT * len(coefficients):
+            break
         if excess > 0:
             low = theta
         else:
             high = theta
         slope = DENSITY_AT_ZERO * float((np.exp(-(x * x) / 2) / spread).sum())
-        # A step out of the bounds, or a slope of zero far from all coefficients: halve the interval instead.
-        after = theta + excess / slope if abs(excess) < slope * (high - low) else (low + high) / 2
-        after = after if low < after < high else (low + high) / 2
-        if abs(after - theta) <= 1e-14 * (abs(low) + abs(high)):
-            return after
+        # Where Newton's method leaves the bounds, or creeps along the tail of a far coefficient (its steps do not
+        # halve), halve the interval instead.
+        step = excess / slope if abs(excess) < slope * before / 2 else high - low
+        after = theta + step if low < theta + step < high else (low + high) / 2
+        if after in (theta, low, high):
+            break  # neighbouring numbers
+        last, before = abs(after - theta), last
         theta = after
     return theta
 
