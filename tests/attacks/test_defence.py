@@ -207,7 +207,7 @@ def test_an_attack_that_cannot_be_made(photo: CanonicalImage) -> None:
 
 
 def test_results_of_attacks_name_what_was_attacked(photos: list[CanonicalImage]) -> None:
-    deployment = deploy("pdq")
+    deployment = deploy("pdq", method="votes")
     named = {}
     for against in ("original", "smoothing"):
         defence = Defence(deployment, against)

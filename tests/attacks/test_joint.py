@@ -247,7 +247,7 @@ def test_members_pull_by_what_they_lack_not_by_the_length_of_their_gradients() -
 def test_members_of_a_defence_share_alpha_and_no_noise(
     network_name: str, parameters: Any, photo: CanonicalImage
 ) -> None:
-    defence = Defence(deploy(f"pdq+{network_name}", parameters=parameters), "smoothing")
+    defence = Defence(deploy(f"pdq+{network_name}", parameters=parameters, method="votes"), "smoothing")
     members = defence.victim(photo, GaussianSource.from_seed(5)).members
     matchers = [member.matcher for member in members if member.matcher is not None]
     assert [matcher.hash.name for matcher in matchers] == ["pdq", network_name]

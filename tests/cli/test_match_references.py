@@ -81,7 +81,7 @@ def test_names_from_outside_cannot_forge_lines(
 ) -> None:
     file = tmp_path / "kept.dsref"
     replace(deploy("pdq").enroll(photo_files[0]), name="a.jpg\n  certified radius     99.0\x1b[2J").save(file)
-    assert run("match", file, photo_files[0], *CHEAP) == 0
+    assert run("match", file, photo_files[0]) == 0
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert "\n  certified radius     99.0" not in out

@@ -178,5 +178,5 @@ def test_eot_pgd_is_recommended_only_where_it_was_not_tried(
 ) -> None:
     damaged.unlink()
     chosen = [word for method in methods for word in ("--method", method)]
-    assert run("redteam", folder, *chosen, "--budget", 2, "--against", "smoothing") == 0
+    assert run("redteam", folder, *chosen, "--budget", 2, "--against", "smoothing", "--matcher", "votes") == 0
     assert (f"warning: {NO_EOT}" in capsys.readouterr().out) == told

@@ -26,7 +26,7 @@ def black(tmp_path: Path) -> Path:
 
 
 def test_an_image_that_drowns_in_the_noise_is_told_why(black: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("match", black, black, "--hash", "pdq") == 0
+    assert run("match", black, black, "--hash", "pdq", "--method", "votes") == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "NO MATCH" in text
     assert "within the threshold, but most votes are not: an image with little detail" in text

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.special import ndtr
 
-from dualshield.hardening.linear import _Problem, cheapest_attack, perturb, perturb_through
+from dualshield.hardening.linear import _Problem, cheapest_attack, perturb
 from dualshield.hardening.visibility import VisibilityBudget, noticeable
 from dualshield.hashes import PerceptualHash, get_hash
 from dualshield.images import CanonicalImage
@@ -32,7 +32,7 @@ def test_margins_grow_within_the_budget(pdq: PerceptualHash, photos: list[Canoni
     for photo in photos[:2]:
         budget = VisibilityBudget(1.0)
         threshold = noticeable(photo.pixels)
-        delta, _ = perturb(photo.pixels, pdq, budget, threshold)
+        delta = perturb(photo.pixels, pdq, budget)
         changed = (photo.pixels + delta).clamp(0, 1)
         assert (delta.abs() <= budget.peak * threshold + 1e-6).all()
         assert ssim(photo.pixels, changed) >= 1 - budget.ssim_loss
@@ -67,7 +67,7 @@ def test_the_cheapest_attack_is_enough_and_no_random_one_is_cheaper() -> None:
 
 def test_attacks_become_dearer(pdq: PerceptualHash, photos: list[CanonicalImage]) -> None:
     pixels = photos[1].pixels
-    changed = (pixels + perturb_through(pixels, pdq, VisibilityBudget())).clamp(0, 1)
+    changed = (pixels + perturb(pixels, pdq, VisibilityBudget())).clamp(0, 1)
     ones = np.ones((512, 512))
     assert _Problem(pdq, changed, ones).cost(1.0) > 1.8 * _Problem(pdq, pixels, ones).cost(1.0)
 
@@ -75,13 +75,13 @@ def test_attacks_become_dearer(pdq: PerceptualHash, photos: list[CanonicalImage]
 def test_more_strength_more_margin(pdq: PerceptualHash, photos: list[CanonicalImage]) -> None:
     found = []
     for strength in (0.25, 1.0):
-        delta = perturb_through(photos[1].pixels, pdq, VisibilityBudget(strength))
+        delta = perturb(photos[1].pixels, pdq, VisibilityBudget(strength))
         found.append(flips(pdq, (photos[1].pixels + delta).clamp(0, 1), 2.0))
     assert found[1] < found[0] < flips(pdq, photos[1].pixels, 2.0)
 
 
 def test_a_blank_image_is_survived(pdq: PerceptualHash) -> None:
-    delta = perturb_through(torch.full((3, 512, 512), 0.5), pdq, VisibilityBudget())
+    delta = perturb(torch.full((3, 512, 512), 0.5), pdq, VisibilityBudget())
     assert torch.isfinite(delta).all()
 
 
@@ -93,7 +93,7 @@ def test_a_lossy_file_never_makes_the_second_pass_worse(pdq: PerceptualHash, pho
         calls.append(delta)
         return Transform("jpeg", 20)((pixels + delta).clamp(0, 1))
 
-    blind = perturb_through(pixels, pdq, VisibilityBudget())
-    aware = perturb_through(pixels, pdq, VisibilityBudget(), carrier=carrier)
+    blind = perturb(pixels, pdq, VisibilityBudget())
+    aware = perturb(pixels, pdq, VisibilityBudget(), carrier=carrier)
     assert len(calls) == 2
     assert flips(pdq, carrier(aware), 3.0) <= 1.02 * flips(pdq, carrier(blind), 3.0)

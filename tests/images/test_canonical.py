@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 
 from dualshield.errors import ImageError
-from dualshield.images import CanonicalImage, canonical, load_image
+from dualshield.images import CanonicalImage, canonical_array, load_image
 
 
 def encoded(array: np.ndarray) -> bytes:
@@ -131,9 +131,9 @@ def test_resizing_by_strips_gives_what_resizing_at_once_gives(
     whole = torch.nn.functional.interpolate(
         torch.from_numpy(noise / np.float32(255)).permute(2, 0, 1)[None], (512, 512), mode="bilinear", antialias=True
     )[0]
-    monkeypatch.setattr(canonical, "STRIP_PIXELS", 17 * size[1])
+    monkeypatch.setattr(canonical_array, "STRIP_PIXELS", 17 * size[1])
     assert torch.equal(load_image(encoded(noise)).pixels, whole.clamp(0, 1))
-    monkeypatch.setattr(canonical, "MOST_ROWS", size[0] - 1)  # the way of very tall images
+    monkeypatch.setattr(canonical_array, "MOST_ROWS", size[0] - 1)  # the way of very tall images
     torch.testing.assert_close(load_image(encoded(noise)).pixels, whole.clamp(0, 1), atol=2e-6, rtol=0)
 
 

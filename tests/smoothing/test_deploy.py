@@ -29,9 +29,20 @@ def test_a_name_and_its_hash_give_the_same_deployment() -> None:
     assert by_name.digest == by_object.digest
     profile = find_profile("pdq")
     assert profile is not None
+    assert profile.exact is not None
+    assert by_name.members[0].config == deploy("pdq", sigma="auto").members[0].config == profile.exact.config()
+    assert deploy("pdq", for_codes=True).members[0].config == profile.exact.external_config()
+    assert by_name.false_matches == profile.exact.deployed.collisions
+
+
+def test_votes_have_parameters_of_their_own() -> None:
+    by_name, by_object = deploy("pdq", method="votes"), deploy(get_hash("pdq"), method="votes")
+    assert by_name.digest == by_object.digest
+    profile = find_profile("pdq")
+    assert profile is not None
     assert by_name.members[0].config == profile.config()
-    assert deploy("pdq", sigma="auto").members[0].config == profile.widest_config()
-    assert deploy("pdq", for_codes=True).members[0].config == profile.external_config()
+    assert deploy("pdq", method="votes", sigma="auto").members[0].config == profile.widest_config()
+    assert deploy("pdq", method="votes", for_codes=True).members[0].config == profile.external_config()
     assert by_name.false_matches == profile.false_matches
     assert deploy(["pdq", "neuralhash"]).name == deploy("pdq+neuralhash").name == "pdq+neuralhash"
 
@@ -70,9 +81,11 @@ def test_every_parameter_changes_the_digest() -> None:
         {"engine": "torch"},
         {"parameters": "paper"},
     ]
-    digests = [deploy("pdq", **change).digest for change in changes]
+    digests = [deploy("pdq", **{"method": "votes", **change}).digest for change in changes]
     assert len(set(digests)) == len(digests)
     assert deploy("pdq", n=5000).digest == digests[0]  # the same value said aloud
+    exact = [deploy("pdq", **change).digest for change in (*changes[:4], *changes[11:13])]
+    assert len(set(exact) | set(digests)) == len(exact) + len(digests)
 
 
 def test_the_papers_parameters_have_one_threshold(toy_hash: PerceptualHash) -> None:
@@ -143,7 +156,11 @@ def test_what_is_not_understood_is_refused_in_the_words_of_the_library(toy_hash:
             call()
     for change in ({"sigma_grid": None}, {"sigma_grid": [1.0]}, {"sigma": 1e-9}, {"alpha": 1e-40}):
         with pytest.raises(InputError):
+            deploy("pdq", method="votes").with_config(**change)
+    for change in ({"sigma_grid": (1.0,)}, {"sigma": 1e-9}, {"threshold": 0.7}):
+        with pytest.raises(InputError):
             deploy("pdq").with_config(**change)
+    pdq = deploy("pdq", method="votes")
     with pytest.raises(InputError, match="noise is a GaussianSource, not int"):
         pdq.match(pdq.enroll(grey), grey, noise=5)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="no bogus"):
@@ -169,5 +186,5 @@ def test_a_bare_code_needs_no_image(photos: list[CanonicalImage]) -> None:
     code = to_hex(get_hash("pdq").code(photos[0].pixels))
     result = match(f"code:{code}", photos[0], hash="pdq", n=100)
     assert (result.decision, result.reference) == (Decision.MATCH, f"code:{code}")
-    kept = deploy("pdq", for_codes=True).enroll_code(code)
+    kept = deploy("pdq", method="votes", for_codes=True).enroll_code(code)
     assert match(kept, photos[0], hash="pdq", n=100).reference_fingerprint == result.reference_fingerprint

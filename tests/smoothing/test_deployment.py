@@ -42,7 +42,7 @@ def test_a_deployment_that_was_changed_by_hand_travels_as_it_is_or_not_at_all() 
 
 def test_deployments_of_different_functions_never_share_an_engine() -> None:
     pdq = get_hash("pdq")
-    first = deploy(pdq, sigma=0.1, lowpass=None)
+    first = deploy(pdq, method="votes", sigma=0.1, lowpass=None)
     blurred = replace(pdq, front_end=pdq.front_end.low_pass(32))
     second = replace(first, members=(Member(blurred, first.members[0].config),))
     assert first.matchers[0].engine is not second.matchers[0].engine

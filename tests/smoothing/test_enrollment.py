@@ -26,13 +26,13 @@ def test_enrolling_twice_gives_the_same_reference(mode: str, photos: list[Canoni
 
 
 def test_a_reference_does_not_depend_on_how_it_is_computed(photos: list[CanonicalImage]) -> None:
-    expected = deploy("pdq").enroll(photos[0]).fingerprint
+    expected = deploy("pdq", method="votes").enroll(photos[0]).fingerprint
     same: list[dict[str, Any]] = [{"batch_size": 7}, {"n": 50}, {"alpha": 1e-6}, {"target_radius": 0.1}]
     for change in (*same, {"on_abstain": "match"}):
-        assert deploy("pdq", **change).enroll(photos[0]).fingerprint == expected
+        assert deploy("pdq", **{"method": "votes", **change}).enroll(photos[0]).fingerprint == expected
     others: list[dict[str, Any]] = [{"sigma": 0.5}, {"threshold": 0.1}, {"lowpass": None, "sigma": 0.5}]
     for change in (*others, {"sigma": "auto"}):
-        assert deploy("pdq", **change).enroll(photos[0]).fingerprint != expected
+        assert deploy("pdq", **{"method": "votes", **change}).enroll(photos[0]).fingerprint != expected
 
 
 def test_networks_are_enrolled_the_same_in_any_batch(
@@ -48,16 +48,21 @@ def test_networks_are_enrolled_the_same_in_any_batch(
 def test_a_reference_of_another_hash_or_configuration_is_refused_with_the_reason(
     toy_hash: PerceptualHash, photos: list[CanonicalImage]
 ) -> None:
-    reference = deploy("pdq").enroll(photos[0])
+    votes = deploy("pdq", method="votes").members[0].config
+    assert isinstance(votes, MatcherConfig)
+    reference = deploy("pdq", method="votes").enroll(photos[0])
     for other, words in (
         (deploy("neuralhash"), "enrolled for hash pdq, not for neuralhash"),
-        (deploy("pdq", lowpass=None, sigma=0.4), "lowpass 64, here null"),
-        (deploy("pdq", sigma=0.4), "sigmas"),
-        (deploy("pdq", threshold=0.1), "boundary 51.5, here 25.5"),
+        (deploy("pdq", method="votes", lowpass=None, sigma=0.4), "lowpass 64, here null"),
+        (deploy("pdq", method="votes", sigma=0.4), "sigmas"),
+        (deploy("pdq", method="votes", threshold=0.1), "boundary 51.5, here 25.5"),
         (deploy("pdq", reference_mode="paired"), 'mode "code", here "paired"'),
         (deploy("pdq", noise="clipped"), 'noise "linear", here "clipped"'),
-        (deploy(replace(get_hash("pdq"), version="2"), config=deploy("pdq").members[0].config), "version"),
-        (deploy(replace(toy_hash, name="pdq"), config=deploy("pdq").members[0].config), "bits"),
+        (
+            deploy(replace(get_hash("pdq"), version="2"), config=deploy("pdq", method="votes").members[0].config),
+            "version",
+        ),
+        (deploy(replace(toy_hash, name="pdq"), config=votes), "bits"),
     ):
         with pytest.raises(UnusableReferenceError, match=words):
             other.match(reference, photos[0])

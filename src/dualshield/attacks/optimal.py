@@ -17,6 +17,7 @@ import torch
 from dualshield.attacks.base import BaseAttack
 from dualshield.attacks.exact_victim import ExactVictim
 from dualshield.attacks.judge import judged
+from dualshield.attacks.l2_ball import project
 from dualshield.attacks.result import AttackBudget, AttackResult
 from dualshield.attacks.victim import Target
 from dualshield.errors import InputError
@@ -40,7 +41,7 @@ class Optimal(BaseAttack):
             raise InputError("the attack optimal needs one exact matcher, such as pdq with smoothing; use eot-pgd")
         pixels = victim.start(query)
         started = time.perf_counter()
-        delta = self.shortest(victim, pixels)
+        delta = project(pixels, self.shortest(victim, pixels), budget.l2)
         return judged("optimal", victim, pixels, delta, budget, self.steps, started)
 
     def shortest(self, victim: ExactVictim, pixels: torch.Tensor) -> torch.Tensor:

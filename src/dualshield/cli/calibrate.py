@@ -21,6 +21,7 @@ from dualshield.errors import InputError
 from dualshield.hashes.registry import split_names
 from dualshield.images import list_images
 from dualshield.smoothing.deploy import as_hash
+from dualshield.smoothing.exact.profile import ExactProfile
 from dualshield.smoothing.profile import Profile
 from dualshield.smoothing.profile_folder import place_for
 
@@ -148,4 +149,25 @@ def _show(profile: Profile, out: Path) -> None:
         f"votes within {profile.threshold:.3f}; "
         f"for bare codes low-pass {profile.external_lowpass or 'none'}, sigma {profile.external_sigma:g}"
     )
+    if profile.exact is not None:
+        _show_exact(profile.exact)
     click.echo(f"written: {click.format_filename(out)}")
+
+
+def _show_exact(exact: ExactProfile) -> None:
+    """Print what was found for the exact matcher."""
+    lowpass = exact.lowpass or "none"
+    table = Table("sigma", "soft distance that matches", title="exact matcher", title_justify="left")
+    for sigma, threshold in zip(exact.sigmas, exact.thresholds, strict=True):
+        table.add_row(f"{sigma:g}", f"{threshold:.4f}")
+    console().print(table)
+    for what, rates in (("plain hash", exact.unprotected), ("exact", exact.deployed), ("bare codes", exact.external)):
+        radius = "" if rates is exact.unprotected else f"mean radius {rates.radius:.2f}, "
+        click.echo(
+            f"{what}: {radius}{rates.variants_matched:.1%} of the transformed photos match, collisions "
+            f"{rates.collisions:.5%}, nearest unrelated pair {rates.nearest:.3f}"
+        )
+    click.echo(
+        f"exact: low-pass {lowpass}, each reference's sigma up to {max(exact.sigmas):g}; for bare codes sigma "
+        f"{exact.external_sigma:g}, soft distance {exact.external_threshold:.4f}"
+    )

@@ -25,7 +25,7 @@ from dualshield.cli.paths import FilePath
 from dualshield.errors import ExitCode, InputError, UnusableReferenceError
 from dualshield.hashes.registry import get_linear, hash_names, split_names
 from dualshield.hashes.threshold import DEFAULT_THRESHOLD
-from dualshield.smoothing.choose import KEEP, Wanted, exact_config, is_bare_code, is_exact, is_kept
+from dualshield.smoothing.choose import KEEP, Wanted, exact_config, is_bare_code, is_exact, is_kept, method_of
 from dualshield.smoothing.exact.config import VOTE_PARAMETERS
 from dualshield.smoothing.exact.deployment import ExactDeployment
 from dualshield.smoothing.profile import Profile, find_profile
@@ -84,6 +84,7 @@ def match(ctx: click.Context, /, reference: str, query: str, hash_name: str, as_
     kept = Reference.load(reference) if is_kept(reference) else None
     if kept is not None and ctx.get_parameter_source("hash_name") is not ParameterSource.COMMANDLINE:
         hash_name = _hash_of(kept)
+    options["matcher"] = method_of(kept, options["matcher"])
     answer = _answer(hash_name, reference, kept, query, options)
     if keep is not None:
         outputs.check(keep)

@@ -196,10 +196,10 @@ class Hardener:
         if self.strategy == "exact":
             (matcher,) = matchers
             assert isinstance(matcher, DeployedExactMatcher)
-            return exact.perturb_through(image.pixels, matcher, self.budget, opacity=opacity, carrier=carrier), 1
+            return exact.perturb(image.pixels, matcher, self.budget, opacity=opacity, carrier=carrier), 1
         if self.strategy == "linear":
             (matcher,) = matchers
-            delta = linear.perturb_through(image.pixels, matcher.hash, self.budget, opacity=opacity, carrier=carrier)
+            delta = linear.perturb(image.pixels, matcher.hash, self.budget, opacity=opacity, carrier=carrier)
             return delta, 1
         report = partial(progress, "hardening")
         if self.strategy == "paper":

@@ -1,9 +1,7 @@
 """Harden a hash that is linear up to its median (PDQ): make attacks as costly as possible within the visibility budget.
 
-The coefficients are ``c = L Y L^T`` of the luma Y, a bit is ``c_i > median``. Of all changes with the same effect on
-``c``, the least visible one (smallest ``||delta / threshold||``) is ``threshold^2 * (L^T A L)`` with a 16 x 16 matrix
-A. So half a million pixels reduce to 256 unknowns y with ``c = c_0 + R y`` and visibility ``||y||``, where
-``R R^T = G`` is the effect of the threshold map on pairs of coefficients.
+The coefficients are ``c = L Y L^T`` of the luma Y, a bit is ``c_i > median``. There are 256 unknowns y with
+``c = c_0 + R y`` and visibility ``||y||`` (`luma_change`).
 
 Under noise of deviation sigma bit i flips with probability ``Phi(-z_i / sigma)``. Here z_i is its margin in units of
 its own noise, which is also the l2 cost for an attacker to move the bit. So the best attack is known: the shortest
@@ -19,58 +17,46 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from scipy.linalg import solve_triangular
 from scipy.special import ndtr
 
 from dualshield.hardening.carrier import Carrier
+from dualshield.hardening.luma_change import Floats, confined, effect_root, grey_change, through
 from dualshield.hardening.visibility import VisibilityBudget, noticeable
 from dualshield.hashes.perceptual_hash import PerceptualHash
-
-Floats = npt.NDArray[np.float64]
 
 # Noise levels to harden against, largest first; chosen is the first at which attacks cost at least WORTH sigmas. Less
 # noise makes attacks more costly, more noise gives larger certificates; images with little texture get less noise.
 SIGMAS = tuple(2.0 * 0.75**k for k in range(16))
 WORTH = 4.0
-ROUNDS = 4
 CLIMBS = 80
 FIRST_CLIMB, LAST_CLIMB, MOMENTUM = 0.2, 0.004, 0.7  # step sizes as fractions of the budget
 SHIFTS = np.linspace(0.0, 1.0, 48)  # candidate shifts of a bit, up to well past its boundary
 PAST = 2.5
 HALVINGS = 26
-PEAK_TOLERANCE = 1.1  # smaller excesses over the peak are clipped
 
 
 def perturb(
     pixels: torch.Tensor,
     hash_: PerceptualHash,
     budget: VisibilityBudget,
-    threshold: torch.Tensor,
-    sigmas: Sequence[float] = SIGMAS,
-) -> tuple[torch.Tensor, float]:
-    """Return a perturbation ``(3, 512, 512)`` of canonical pixels within the budget, and the sigma it was made for."""
-    weight = threshold.double().numpy().clip(1e-6) ** 2
-    norm = budget.norm
-    delta = torch.zeros_like(pixels)
-    for _ in range(ROUNDS):
-        luma, sigma = _Problem(hash_, pixels, weight).solve(norm, sigmas)
-        sigmas = (sigma,)
-        # The same change in all three colours: luma changes, hue does not.
-        delta = torch.from_numpy(luma).float().expand(3, -1, -1)
-        peaks = np.abs(luma) / (budget.peak * np.sqrt(weight))
-        shrink = budget.excess(pixels, (pixels + delta).clamp(0, 1))
-        if shrink == 1.0 and peaks.max() <= PEAK_TOLERANCE:
-            break
-        # Where the change exceeds the peak, lower the weight, so that other pixels take over.
-        weight = weight / np.sqrt(np.maximum(peaks, 1.0))
-        norm *= 0.98 * shrink if shrink < 1 else 1.0
-    limit = budget.peak * threshold
-    delta = delta.clamp(-limit, limit)
-    while (shrink := budget.excess(pixels, (pixels + delta).clamp(0, 1))) < 1:
-        delta = 0.99 * shrink * delta
-    return delta.contiguous(), sigma
+    *,
+    opacity: torch.Tensor | None = None,
+    carrier: Carrier | None = None,
+) -> torch.Tensor:
+    """Return a perturbation ``(3, 512, 512)`` of canonical pixels within the budget."""
+    threshold = noticeable(pixels, opacity)
+    sigmas: list[float] = []  # chosen once, for the first problem
+
+    def once(image: torch.Tensor) -> torch.Tensor:
+        def solve(weight: Floats, norm: float) -> Floats:
+            change, sigma = _Problem(hash_, image, weight).solve(norm, sigmas or SIGMAS)
+            sigmas[:] = [sigma]
+            return change
+
+        return confined(image, budget, threshold, solve)
+
+    return through(pixels, carrier, once, lambda published: _cost(published, hash_, sigmas[0]))
 
 
 def cheapest_attack(margins: Floats, sigma: float, flips: float) -> Floats:
@@ -102,16 +88,7 @@ class _Problem:
 
     @cached_property
     def root(self) -> Floats:
-        """R, the Cholesky factor of G."""
-        rows, cols = self.hash.front_end.rows, self.hash.front_end.cols
-        n, m = len(rows), len(cols)
-        row_pairs = (rows[:, None] * rows[None]).reshape(n * n, -1)
-        col_pairs = (cols[:, None] * cols[None]).reshape(m * m, -1)
-        pairs = (row_pairs @ self.weight @ col_pairs.T).reshape(n, n, m, m)
-        gram = pairs.transpose(0, 2, 1, 3).reshape(n * m, n * m)
-        ridge = 1e-9 * np.trace(gram) / len(gram)
-        root: Floats = np.linalg.cholesky(gram + ridge * np.eye(len(gram)))
-        return root
+        return effect_root(self.hash.front_end.rows, self.hash.front_end.cols, self.weight)
 
     @cached_property
     def luma_gain(self) -> float:
@@ -150,11 +127,8 @@ class _Problem:
             best, cost = self._climb(norm, sigma)
             if cost >= WORTH * sigma:
                 break
-        weights = solve_triangular(self.root.T, best, lower=False)
         front_end = self.hash.front_end
-        shape = (len(front_end.rows), len(front_end.cols))
-        change: Floats = self.weight * (front_end.rows.T @ weights.reshape(shape) @ front_end.cols)
-        return change, sigma
+        return grey_change(best, self.root, front_end.rows, front_end.cols, self.weight), sigma
 
     def _climb(self, norm: float, sigma: float) -> tuple[Floats, float]:
         slopes, values, _ = self.margins
@@ -172,24 +146,6 @@ class _Problem:
             y = y + step * velocity / max(float(np.linalg.norm(velocity)), 1e-30)
             y = y * min(1.0, norm / max(float(np.linalg.norm(y)), 1e-30))
         return best, dearest
-
-
-def perturb_through(
-    pixels: torch.Tensor,
-    hash_: PerceptualHash,
-    budget: VisibilityBudget,
-    *,
-    opacity: torch.Tensor | None = None,
-    carrier: Carrier | None = None,
-) -> torch.Tensor:
-    """Run ``perturb`` twice, the second time with the errors of the published file (``carrier``); return the better."""
-    threshold = noticeable(pixels, opacity)
-    first, sigma = perturb(pixels, hash_, budget, threshold)
-    if carrier is None:
-        return first
-    published = carrier(first)
-    second, _ = perturb((published - first).clamp(0, 1), hash_, budget, threshold, (sigma,))
-    return max((first, published), (second, carrier(second)), key=lambda d: _cost(d[1], hash_, sigma))[0]
 
 
 def _cost(pixels: torch.Tensor, hash_: PerceptualHash, sigma: float) -> float:

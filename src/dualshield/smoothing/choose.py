@@ -10,13 +10,17 @@ from dualshield.errors import InputError
 from dualshield.hashes.linear.linear_hash import LinearHash
 from dualshield.smoothing.config import Auto, MatcherConfig
 from dualshield.smoothing.exact.config import VOTE_PARAMETERS, ExactConfig
+from dualshield.smoothing.exact.reference import ExactReference
 from dualshield.smoothing.names import Method
 from dualshield.smoothing.profile import Profile, check_lowpass
+from dualshield.smoothing.reference import Reference
 from dualshield.smoothing.reference_file import SUFFIX
 
 # Used without a profile; small enough that no sensible hash collapses.
 UNCALIBRATED_SIGMA = 0.1
 CODE_PREFIX = "code:"
+EXACT: Method = "exact"
+VOTES: Method = "votes"
 
 
 class Keep:
@@ -41,7 +45,7 @@ class Wanted:
     parameters: str
     config: MatcherConfig | None
     for_codes: bool
-    method: str | None
+    method: Method | None
     sigma: float | Auto | None
     lowpass: int | Keep | None
     changes: dict[str, Any]
@@ -79,20 +83,31 @@ def is_exact(
 def exact_config(plain_threshold: float, profile: Profile | None, wanted: Wanted) -> ExactConfig:
     """Return the profile's exact configuration, with the explicit arguments in place."""
     exact = None if profile is None else profile.exact
-    if exact is None:
-        config = ExactConfig((UNCALIBRATED_SIGMA,), (plain_threshold,))
-    else:
-        config = exact.external_config() if wanted.for_codes else exact.config()
-    if not isinstance(wanted.lowpass, Keep) and wanted.lowpass != config.lowpass:
-        check_lowpass(wanted.lowpass)
-        config = replace(config, lowpass=wanted.lowpass)
     threshold = wanted.changes.get("threshold")
     if wanted.sigma == "auto" and wanted.for_codes:
         raise InputError("sigma auto needs a reference image; with a bare code give sigma as a number")
-    if wanted.sigma not in (None, "auto"):
-        sigma = float(wanted.sigma)
-        if threshold is not None:
-            return ExactConfig((sigma,), (threshold,), config.lowpass)
-        known = config if exact is None else replace(exact.config(), lowpass=config.lowpass)
-        return known.with_sigma(sigma)
+    asked = None if wanted.sigma == "auto" else wanted.sigma
+    if asked is not None and not isinstance(asked, int | float):
+        raise InputError(f"sigma {asked!r} is not a number")
+    lowpass = wanted.lowpass if exact is None or not isinstance(wanted.lowpass, Keep) else exact.lowpass
+    lowpass = None if isinstance(lowpass, Keep) else lowpass
+    check_lowpass(lowpass)
+    if exact is None or lowpass != exact.lowpass:
+        # Nothing is calibrated here, so the threshold is the plain hash's.
+        if exact is not None and asked is None:
+            raise InputError(f"low-pass {lowpass or 'none'} is not calibrated; give sigma as a number")
+        sigma = UNCALIBRATED_SIGMA if asked is None else float(asked)
+        return ExactConfig((sigma,), (plain_threshold if threshold is None else threshold,), lowpass)
+    config = exact.external_config() if wanted.for_codes and asked is None else exact.config()
+    if asked is not None and threshold is not None:
+        return ExactConfig((float(asked),), (threshold,), lowpass)
+    config = config if asked is None else config.with_sigma(asked)
     return config if threshold is None else replace(config, thresholds=(threshold,) * len(config.sigmas))
+
+
+def method_of(kept: Reference | None, asked: Method | None) -> Method | None:
+    """Return the method asked for, or the one that a saved reference was enrolled for."""
+    if asked is not None or kept is None:
+        return asked
+    kinds = {isinstance(member, ExactReference) for member in kept.members}
+    return {frozenset({True}): EXACT, frozenset({False}): VOTES}.get(frozenset(kinds))

@@ -24,6 +24,7 @@ from dualshield.smoothing.choose import (
     is_bare_code,
     is_exact,
     is_kept,
+    method_of,
 )
 from dualshield.smoothing.config import PAPER, PAPER_LIMIT, Auto, MatcherConfig
 from dualshield.smoothing.deployment import Deployment, Recipe
@@ -154,6 +155,8 @@ def match(
     """
     kept = Reference.load(reference) if is_kept(reference) else reference  # type: ignore[arg-type]
     is_bare = kept.is_bare if isinstance(kept, Reference) else is_bare_code(kept)
+    if isinstance(kept, Reference) and not isinstance(hash, Deployment):
+        parameters = {**parameters, "method": method_of(kept, parameters.get("method"))}
     deployment = as_deployment(hash, {"for_codes": True, **parameters} if is_bare else parameters)
     image = as_image(query)
     return deployment.match(as_reference(deployment, kept), image, noise=GaussianSource.make(seed))

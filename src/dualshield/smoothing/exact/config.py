@@ -59,9 +59,13 @@ class ExactConfig:
         """Return the threshold that belongs to a sigma."""
         return self.thresholds[self.sigmas.index(sigma)]
 
-    def with_sigma(self, sigma: float) -> ExactConfig:
+    def with_sigma(self, sigma: float | str) -> ExactConfig:
         """Return the configuration with one sigma; between two, the threshold of the smaller one, which is lower."""
-        below = [i for i, known in enumerate(self.sigmas) if known <= sigma * (1 + 1e-12)]
+        if sigma == "auto":
+            return self
+        if not _is_number(sigma):
+            raise InputError(f"sigma {sigma!r} is not a number")
+        below = [i for i, known in enumerate(self.sigmas) if known <= float(sigma) * (1 + 1e-12)]
         if not below:
             smallest = min(self.sigmas)
             raise InputError(
@@ -72,8 +76,14 @@ class ExactConfig:
 
     def changed(self, changes: dict[str, Any]) -> ExactConfig:
         """Return a copy with changed parameters; those of votes mean nothing here and are left out."""
-        known = {field.name for field in fields(self)}
-        return replace(self, **{name: value for name, value in changes.items() if name in known})
+        left = {name: value for name, value in changes.items() if name not in VOTE_PARAMETERS}
+        changed = self if "sigma" not in left else self.with_sigma(left.pop("sigma"))
+        if "threshold" in left:
+            left["thresholds"] = (left.pop("threshold"),) * len(changed.sigmas)
+        unknown = left.keys() - {field.name for field in fields(self)}
+        if unknown:
+            raise InputError(f"an exact matcher has no {', '.join(sorted(unknown))}; use votes, or leave it out")
+        return replace(changed, **left)
 
 
 def _is_number(value: object) -> bool:
