@@ -54,6 +54,8 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=1500)
     options = parser.parse_args()
     (law,), (drawn,) = (deploy("pdq", config=config).matchers for config in (PAPER_LIMIT, PAPER))
+    assert isinstance(law, SmoothedMatcher)
+    assert isinstance(drawn, SmoothedMatcher)
     scores, ratios = [], []
     for folder in options.data:
         files = list_images(folder)

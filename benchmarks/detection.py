@@ -16,6 +16,8 @@ from dualshield.hashes import PerceptualHash
 from dualshield.images import CanonicalImage, FrontEnd
 from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.deploy import deploy
+from dualshield.smoothing.matcher import SmoothedMatcher
+from dualshield.smoothing.member_reference import MemberReference
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.statistics import Decision
 
@@ -59,6 +61,9 @@ def main() -> None:
         deployment = deploy(hash_, config=config)
         (matcher,) = deployment.matchers
         reference = deployment.enroll_code(torch.tensor([True]))
+        (kept,) = reference.members
+        assert isinstance(matcher, SmoothedMatcher)
+        assert isinstance(kept, MemberReference)
         noise = GaussianSource.for_work(options.seed, what)
         query = CanonicalImage(DISTANCE * direction, "query")
         result = deployment.match(reference, query, noise=noise)
@@ -70,8 +75,7 @@ def main() -> None:
             # The worst case that the certificate allows: the match probability at the query is only p_lower.
             worst = CanonicalImage((result.radius - share * result.radius) * direction, "worst")
             found = Counter(
-                matcher.certify(reference.members[0], worst.pixels, noise.fork("run")).decision
-                for _ in range(options.runs)
+                matcher.certify(kept, worst.pixels, noise.fork("run")).decision for _ in range(options.runs)
             )
             label = " (detected)" if share == detected else ""
             counts = " | ".join(str(found[kind]) for kind in (Decision.MATCH, Decision.ABSTAIN, Decision.NO_MATCH))

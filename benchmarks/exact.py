@@ -136,8 +136,8 @@ def edits(name: str, folders: Sequence[Path], limit: int | None) -> None:
         print(f"  {what}: plain {plainly:.2%}, exact {exactly:.2%}")
 
 
-def speed() -> None:
-    """Print times as multiples of plain PDQ, on one thread, without reading files."""
+def speed() -> dict[str, float]:
+    """Print and return times, also as multiples of plain PDQ, on one thread, without reading files."""
     torch.set_num_threads(1)
     deployment, matcher = _exact("pdq")
     image = natural_image(3)
@@ -160,7 +160,8 @@ def speed() -> None:
     except ImportError:
         pass
     for what, seconds in rows.items():
-        print(f"{what:<20} {1000 * seconds:7.2f} ms  {seconds / base:6.2f} x plain PDQ")
+        print(f"{what:<20} {1000 * seconds:7.2f} ms  {seconds / base:6.2f} x plain PDQ", flush=True)
+    return rows
 
 
 def _seconds(work: Callable[[], object], repeats: int = REPEATS) -> float:

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from dualshield.hardening import gradient, objective, paper, visibility
-from dualshield.hashes.linear import pdq
+from dualshield.hashes import get_hash
 from dualshield.images.decode import GAINS
 from dualshield.images.space import CANONICAL_SIZE
 from dualshield.smoothing import config, detection, profile, sequential
-from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.result import NUMBERS
+from tests.helpers.profiles import deployed
 
 METHOD = (Path(__file__).parent.parent / "docs" / "METHOD.md").read_text(encoding="utf-8")
 PROSE = " ".join(METHOD.split("## 9.")[0].split())
@@ -113,16 +113,15 @@ def test_the_gains() -> None:
 
 
 def test_pdq() -> None:
-    deployment = deploy("pdq")
-    (matcher,) = deployment.matchers
-    assert pdq.load().front_end.core_shape[-2:] == (16, 16)
+    config = deployed("pdq", method="votes")
+    assert get_hash("pdq").front_end.core_shape[-2:] == (16, 16)
     assert "Its core is 16 x 16" in PROSE
     found = re.search(r"A (\d+) x \1 low-pass in front", PROSE)
     assert found
-    assert int(found[1]) == matcher.config.lowpass
-    found = re.search(r"The default matcher caps PDQ's sigma at ([\d.]+)", PROSE)
+    assert int(found[1]) == config.lowpass
+    found = re.search(r"The matcher of votes caps PDQ's sigma at ([\d.]+)", PROSE)
     assert found
-    assert float(found[1]) == max(matcher.config.sigmas)
+    assert float(found[1]) == max(config.sigmas)
 
 
 def test_the_band_of_the_threshold_map() -> None:

@@ -29,6 +29,7 @@ from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.noise_kinds import CLIPPED, LINEAR
 from dualshield.smoothing.sampler import Sampler
+from tests.helpers.matchers import voting
 
 
 def small_network(seed: int = 0, *, side: int = 32) -> PerceptualHash:
@@ -70,8 +71,7 @@ def test_features_may_be_read_instead_of_cores(network: PerceptualHash, name: st
 
 
 def reads(hash_: PerceptualHash, config: MatcherConfig) -> Reads:
-    (matcher,) = deploy(hash_, config=config).matchers
-    return matcher.engine.reads
+    return voting(deploy(hash_, config=config)).engine.reads
 
 
 def test_clipped_noise_is_the_same_by_cores_and_by_features() -> None:
@@ -313,7 +313,7 @@ def test_under_clipped_noise_only_valid_images_are_tried() -> None:
 @pytest.mark.parametrize("batch_size", [None, 1, 2, 7])
 def test_ordinary_networks_are_not(engine: str, batch_size: int | None) -> None:
     for last in (torch.nn.Identity(), torch.nn.BatchNorm1d(32), torch.nn.Dropout(0.5), torch.nn.LayerNorm(32)):
-        (matcher,) = deploy(ending_in(last, 96), sigma=0.1, engine=engine, batch_size=batch_size).matchers
+        matcher = voting(deploy(ending_in(last, 96), sigma=0.1, engine=engine, batch_size=batch_size))
         assert matcher.engine.name == engine
 
 
@@ -327,7 +327,7 @@ def test_it_is_asked_what_the_engine_reads(engine: str, what: Reads) -> None:
 def test_the_hashes_of_the_package_are_functions() -> None:
     for name in ("pdq", "efflite"):
         for parameters in ("profile", "paper"):
-            assert deploy(name, parameters=parameters).matchers
+            assert deploy(name, parameters=parameters, method="votes").matchers
 
 
 def test_a_black_box_is_not_asked_for_it() -> None:
@@ -343,8 +343,7 @@ def test_a_black_box_is_not_asked_for_it() -> None:
     loaded = calls
     assert loaded == 2
     deployment = deploy(hash_, sigma=0.1)
-    (matcher,) = deployment.matchers
-    require_fixed_function(matcher.engine, hash_)
+    require_fixed_function(voting(deployment).engine, hash_)
     assert calls == loaded
 
 
@@ -356,10 +355,9 @@ def test_it_is_asked_once_for_all_that_share_an_engine(
         deployment_module, "require_fixed_function", lambda engine, hash_, in_pixel_range: asked.append(hash_.name)
     )
     deployment = deploy(toy_hash, sigma=0.1)
-    (first,) = deployment.matchers
-    (second,) = deployment.with_config(n=100, target_radius=0.0).matchers
+    first, second = voting(deployment), voting(deployment.with_config(n=100, target_radius=0.0))
     assert first.engine is second.engine
     assert asked == ["toy"]
-    (third,) = deployment.with_config(lowpass=8).matchers
+    third = voting(deployment.with_config(lowpass=8))
     assert third.engine is not first.engine
     assert asked == ["toy", "toy"]

@@ -21,6 +21,7 @@ from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.noise import GaussianSource
+from tests.helpers.matchers import voting
 
 SIGMA = 2.0
 
@@ -31,8 +32,7 @@ def matcher(toy_hash: PerceptualHash) -> SmoothedMatcher:
 
 
 def deployed(hash_: PerceptualHash, config: MatcherConfig) -> SmoothedMatcher:
-    (matcher,) = deploy(hash_, config=config).matchers
-    return matcher
+    return voting(deploy(hash_, config=config))
 
 
 def distance(matcher: SmoothedMatcher, pixels: torch.Tensor, code: torch.Tensor) -> float:

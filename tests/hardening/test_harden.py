@@ -19,6 +19,7 @@ from dualshield.images.quality import compare
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.statistics import Decision
+from tests.helpers.matchers import voting
 from tests.helpers.noise import seeded
 
 
@@ -78,9 +79,9 @@ def test_radii_are_those_of_the_deployment_as_it_is(photo: Path) -> None:
     """Not of a wider noise that nobody deployed."""
     deployment = deploy("pdq", n=500)
     report = Hardener(deployment).harden(photo, noise=seeded()).report
-    (matcher,) = deployment.matchers
-    assert report.radii["pdq"].ceiling == matcher.config.radius_ceiling
-    assert report.radius_before <= report.radius_after <= matcher.config.radius_ceiling
+    ceiling = voting(deployment).config.radius_ceiling
+    assert report.radii["pdq"].ceiling == ceiling
+    assert report.radius_before <= report.radius_after <= ceiling
     reference = deployment.enroll(photo)
     assert reference.sigma in deployment.members[0].config.sigmas
     again = deployment.match(reference, photo, noise=seeded(6))
@@ -91,7 +92,7 @@ def test_a_radius_that_cannot_grow_is_told_from_one_that_did_not(photo: Path) ->
     few = deploy("pdq", sigma="auto", n=8)  # so few votes agree easily
     capped = Hardener(few).harden(photo, noise=seeded()).report
     grown = replace(capped, radii={"pdq": Radii(1.0, 2.0, ceiling=2.1)})
-    assert capped.radii["pdq"].after == few.matchers[0].config.radius_ceiling
+    assert capped.radii["pdq"].after == voting(few).config.radius_ceiling
     limit = f"-> {down(capped.radius_after, 3)}, the most that these draws can prove"
     assert limit in capped.radius_change
     found = capped.radii["pdq"]

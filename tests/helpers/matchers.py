@@ -10,6 +10,7 @@ from dualshield.hashes import PerceptualHash
 from dualshield.images import CanonicalImage
 from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.deploy import deploy
+from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.member_reference import MemberReference
 from dualshield.smoothing.noise import GaussianSource
@@ -25,6 +26,20 @@ def at_distance(gradient: torch.Tensor, distance: float) -> CanonicalImage:
     return CanonicalImage(gradient / gradient.norm() * distance, f"at {distance:g}")
 
 
+def voting(deployment: Deployment) -> SmoothedMatcher:
+    """The only matcher of a deployment that decides by votes."""
+    (matcher,) = deployment.matchers
+    assert isinstance(matcher, SmoothedMatcher), "decides exactly"
+    return matcher
+
+
+def kept(reference: Reference) -> MemberReference:
+    """What the only matcher of votes keeps of a reference."""
+    (member,) = reference.members
+    assert isinstance(member, MemberReference), "enrolled for exact decisions"
+    return member
+
+
 class Matcher:
     """A deployment of one hash, whose noise comes from one seeded stream."""
 
@@ -34,8 +49,7 @@ class Matcher:
 
     @property
     def voter(self) -> SmoothedMatcher:
-        (matcher,) = self.deployment.matchers
-        return matcher
+        return voting(self.deployment)
 
     def enroll(self, image: CanonicalImage) -> Reference:
         return self.deployment.enroll(image)
@@ -50,7 +64,7 @@ class Matcher:
         return self.deployment.match(reference, query, noise=self.noise)
 
     def count(self, reference: Reference | MemberReference, pixels: torch.Tensor, draws: int, seed: int) -> int:
-        member = reference.members[0] if isinstance(reference, Reference) else reference
+        member = kept(reference) if isinstance(reference, Reference) else reference
         return self.voter.count(member, pixels, draws, GaussianSource.from_seed(seed))
 
 

@@ -16,5 +16,7 @@ def point(lowpass: int | None, sigma: float, collisions: float = 0.0) -> GridPoi
 
 
 def deployed(hash_: HashLike, **parameters: Any) -> MatcherConfig:
+    """The configuration of votes that is deployed."""
     (member,) = deploy(hash_, **parameters).members
+    assert isinstance(member.config, MatcherConfig), "decides exactly"
     return member.config

@@ -15,7 +15,7 @@ from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.detection import least_for_sequential
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.statistics import Decision
-from tests.helpers.matchers import ONE, SIGMA, at_distance, matcher_for
+from tests.helpers.matchers import ONE, SIGMA, at_distance, kept, matcher_for
 
 
 @pytest.mark.parametrize("lowpass", [None, 12])
@@ -114,8 +114,8 @@ def test_inside_the_detected_radius_fresh_runs_give_the_same_answer(target: floa
     assert result.decision is (Decision.MATCH if side > 0 else Decision.NO_MATCH)
     assert 0 < result.radius_detected < result.radius < distance
     moved = at_distance(gradient, side * (distance - result.radius_detected))  # the worst change there is
-    (kept,), runs = reference.members, 1000
-    certificates = (matcher.voter.certify(kept, moved.pixels, matcher.noise.fork("run")) for _ in range(runs))
+    member, runs = kept(reference), 1000
+    certificates = (matcher.voter.certify(member, moved.pixels, matcher.noise.fork("run")) for _ in range(runs))
     same = sum(certificate.decision is result.decision for certificate in certificates)
     assert same >= runs - binom.ppf(0.999, runs, 1e-3)
 
@@ -124,7 +124,6 @@ def test_beyond_the_detected_radius_the_promise_is_not_made_in_vain() -> None:
     """On a half-space whose probability is known, the promised share is not far below the real one."""
     hash_, gradient = half_space()
     matcher = matcher_for(hash_, n=600, alpha=1e-3, target_radius=0.0)
-    (voter,) = matcher.deployment.matchers
     least = least_for_sequential(600, 1e-3, 0.2, or_abstain=False)
     assert least is not None
     reference = matcher.enroll_code(ONE)
@@ -132,7 +131,7 @@ def test_beyond_the_detected_radius_the_promise_is_not_made_in_vain() -> None:
     runs = 400
     same = sum(matcher.match(reference, boundary).decision is Decision.MATCH for _ in range(runs))
     assert same / runs == pytest.approx(0.8, abs=0.08)
-    assert voter.missed == 1e-3
+    assert matcher.voter.missed == 1e-3
 
 
 def test_abstentions_told_as_matches_are_detected_farther() -> None:

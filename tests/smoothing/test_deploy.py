@@ -154,10 +154,12 @@ def test_what_is_not_understood_is_refused_in_the_words_of_the_library(toy_hash:
     for call in calls:
         with pytest.raises(InputError, match="n cannot be given"):
             call()
-    for change in ({"sigma_grid": None}, {"sigma_grid": [1.0]}, {"sigma": 1e-9}, {"alpha": 1e-40}):
+    of_votes: list[dict[str, Any]] = [{"sigma_grid": None}, {"sigma_grid": [1.0]}, {"sigma": 1e-9}, {"alpha": 1e-40}]
+    for change in of_votes:
         with pytest.raises(InputError):
             deploy("pdq", method="votes").with_config(**change)
-    for change in ({"sigma_grid": (1.0,)}, {"sigma": 1e-9}, {"threshold": 0.7}):
+    of_exact: list[dict[str, Any]] = [{"sigma_grid": (1.0,)}, {"sigma": 1e-9}, {"threshold": 0.7}]
+    for change in of_exact:
         with pytest.raises(InputError):
             deploy("pdq").with_config(**change)
     pdq = deploy("pdq", method="votes")

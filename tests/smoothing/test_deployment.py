@@ -18,12 +18,15 @@ from dualshield.smoothing.member import Member
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.profile import find_profile
 from dualshield.smoothing.statistics import Decision
+from tests.helpers.matchers import voting
 
 
 def test_a_deployment_from_names_travels_to_other_processes() -> None:
     for deployment in (
         deploy("pdq", n=77, lowpass=None, sigma=0.3),
-        deploy("pdq").with_config(target_radius=0.25).with_config(n=88),
+        deploy("pdq", method="votes").with_config(target_radius=0.25).with_config(n=88),
+        deploy("pdq"),
+        deploy("pdq").with_config(sigma=3.0).with_config(threshold=0.1),
         deploy("pdq+neuralhash", parameters="paper"),
     ):
         again = pickle.loads(pickle.dumps(deployment))
@@ -45,8 +48,8 @@ def test_deployments_of_different_functions_never_share_an_engine() -> None:
     first = deploy(pdq, method="votes", sigma=0.1, lowpass=None)
     blurred = replace(pdq, front_end=pdq.front_end.low_pass(32))
     second = replace(first, members=(Member(blurred, first.members[0].config),))
-    assert first.matchers[0].engine is not second.matchers[0].engine
-    assert first.matchers[0].engine is first.with_config(n=50).matchers[0].engine
+    assert voting(first).engine is not voting(second).engine
+    assert voting(first).engine is voting(first.with_config(n=50)).engine
 
 
 def test_reprs_are_short(toy_hash: PerceptualHash, photos: list[CanonicalImage]) -> None:

@@ -24,6 +24,7 @@ from dualshield.smoothing.noise import GaussianSource
 from dualshield.testing import natural_image
 from tests.helpers.command_line import complaint, run
 from tests.helpers.linear import Linear
+from tests.helpers.matchers import voting
 
 MODES = ["code", "bank", "paired"]
 
@@ -36,8 +37,7 @@ def bits_rule(toy_hash: PerceptualHash) -> PerceptualHash:
 
 
 def matcher_of(hash_: PerceptualHash, config: MatcherConfig) -> SmoothedMatcher:
-    (matcher,) = deploy(hash_, config=config, rule=hash_.rule, engine="torch").matchers
-    return matcher
+    return voting(deploy(hash_, config=config, rule=hash_.rule, engine="torch"))
 
 
 def as_values(reference: MemberReference) -> MemberReference:

@@ -19,8 +19,10 @@ from dualshield.hashes import PerceptualHash, to_hex
 from dualshield.hashes.native_rule import NativeRule, l1
 from dualshield.images import CanonicalImage
 from dualshield.smoothing.deploy import deploy, match
+from dualshield.smoothing.member_reference import MemberReference
 from dualshield.smoothing.reference import Reference
 from dualshield.smoothing.reference_file import fingerprint_of
+from tests.helpers.matchers import kept
 
 Change = Callable[[dict[str, Any]], object]
 
@@ -68,6 +70,8 @@ def test_several_hashes_and_native_values_are_kept(
         again = Reference.load(tmp_path / "kept.dsref")
         assert again.fingerprint == reference.fingerprint
         for one, two in zip(again.members, reference.members, strict=True):
+            assert isinstance(one, MemberReference)
+            assert isinstance(two, MemberReference)
             assert torch.equal(one.code, two.code)
         deployment.match(again, photos[0])
 
@@ -167,9 +171,9 @@ def test_codes_of_another_length_are_refused_where_they_are_used(
     """A native rule compares values of any length; one value would be compared with each of them, and be certified."""
     native = replace(toy_hash, native=NativeRule("margins", lambda margins: margins.float(), l1, 500.0))
     deployment = deploy(native, rule="native", sigma=0.2, n=50)
-    (kept,) = deployment.enroll(photos[0]).members
+    whole = kept(deployment.enroll(photos[0]))
     for length in (1, 3):
-        short = Reference("short", (replace(kept, code=kept.code[:length], plain=kept.plain[:length]),))
+        short = Reference("short", (replace(whole, code=whole.code[:length], plain=whole.plain[:length]),))
         with pytest.raises(UnusableReferenceError, match="values"):
             deployment.match(short, photos[0])
 
@@ -197,7 +201,7 @@ def test_values_that_are_not_finite_are_refused(photos: list[CanonicalImage], tm
     file = tmp_path / "kept.dsref"
     image = CanonicalImage(photos[0].pixels.clone(), "photo")
     reference = deploy("pdq", reference_mode="paired").enroll(image)
-    pixels = reference.members[0].pixels
+    pixels = kept(reference).pixels
     assert pixels is not None
     assert pixels is not image.pixels  # what happens to the image later changes nothing
     pixels[0, 0, 0] = float("nan")
