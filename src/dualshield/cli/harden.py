@@ -157,7 +157,8 @@ def _show(outcome: Outcome, as_json: bool, many: bool) -> None:
     if len(report.radii) > 1:
         for name, radii in report.radii.items():
             click.echo(f"    by {name:<17} {down(radii.before, 3)} -> {down(radii.after, 3)}")
-    click.echo(f"  detected radius      {down(report.radius_detected, 3)}")
+    if report.noise_source is not None:  # an exact matcher has one radius
+        click.echo(f"  detected radius      {down(report.radius_detected, 3)}")
     if report.noise_source == "seeded":
         click.echo("  noise                SEEDED, for experiments: do not quote these radii for a deployment")
     if report.reference is not None:

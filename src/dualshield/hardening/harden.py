@@ -168,7 +168,7 @@ class Hardener:
             radius_detected=after.result.radius_detected if after and after.radius else 0.0,
             radii=self._radii(before, after) if before and after else {},
             deployment=self.deployment.digest,
-            noise_source=noise.origin,
+            noise_source=noise.origin if self.deployment.draws_noise else None,
             reference=None,
             reference_fingerprint=after.reference.fingerprint if after else None,
             steps=steps,

@@ -44,7 +44,7 @@ class HardeningReport:
     radius_detected: float  # of the same reference: the radius within which the matcher still answers match
     radii: dict[str, Radii]  # by hash name
     deployment: str
-    noise_source: str
+    noise_source: str | None  # None if no noise was drawn
     reference: str | None  # where the reference of the published file was written
     reference_fingerprint: str | None
     steps: int

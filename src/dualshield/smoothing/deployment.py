@@ -115,6 +115,11 @@ class Deployment:
         return self._voters[0].alpha if self._voters else 0.0
 
     @property
+    def draws_noise(self) -> bool:
+        """Whether any member decides by votes; exact members draw nothing."""
+        return bool(self._voters)
+
+    @property
     def target_radius(self) -> float | None:
         """The target radius, or None for a fixed number of draws."""
         return self._voters[0].target_radius if self._voters else None
@@ -268,7 +273,7 @@ class Deployment:
             on_abstain=self.on_abstain,
             alpha=self.alpha,
             target_radius=self.target_radius,
-            noise_source=noise.origin if self._voters else None,
+            noise_source=noise.origin if self.draws_noise else None,
             deployment=self.digest,
             seconds=time.perf_counter() - started,
         )
