@@ -26,7 +26,7 @@ from tests.helpers.command_line import complaint, run
 
 ROOT = Path(__file__).parent.parent
 PLUG_IN = ROOT / "examples" / "imagehash_plugin"
-MODULES = ("differences", "average", "dualshield_imagehash")
+MODULES = ("differences", "average", "rows", "dualshield_imagehash")
 
 
 def install(pyproject: Path, modules: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,6 +137,16 @@ def test_the_torch_module(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     contract = runpy.run_path("test_differences.py")["TestDifferences"]()
     contract.test_gradient_reaches_the_pixels()
     contract.test_is_deterministic()
+
+
+def test_the_linear_hash(page: Page) -> None:
+    printed = page.run("A linear hash")["python"]
+    assert printed.startswith("match within a proven radius of")
+    assert radius(printed) > 1
+    deployment = dualshield.deploy(runpy.run_path("rows.py")["load"](), method="exact", sigma=0.5)
+    result = deployment.match(deployment.enroll("photo.jpg"), "upload.jpg")
+    assert (result.member.method, result.alpha) == ("exact", 0.0)
+    assert dualshield.Hardener(deployment).strategy == "exact"
 
 
 def test_the_page_uses_public_names_only(page: Page) -> None:

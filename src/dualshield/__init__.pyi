@@ -13,6 +13,7 @@ from .errors import (
     MissingError,
     MissingWeightsError,
     NothingToAttackError,
+    TooLittleStructureError,
     UnusableReferenceError,
     WeightsError,
 )
@@ -24,6 +25,8 @@ from .hardening.report import HardeningReport
 from .hashes import HashState, PerceptualHash, get_hash, hash_names, list_hashes
 from .hashes.external.black_box import black_box
 from .hashes.external.command import command_hash
+from .hashes.from_linear import from_linear
+from .hashes.linear.linear_hash import LinearHash
 from .images import CanonicalImage, FrontEnd, ImageLike, as_image, load_image
 from .smoothing.config import PAPER, MatcherConfig
 from .smoothing.deploy import HashLike, deploy, match
@@ -58,6 +61,7 @@ __all__ = [
     "ImageError",
     "ImageLike",
     "InputError",
+    "LinearHash",
     "MatchResult",
     "MatcherConfig",
     "Member",
@@ -70,6 +74,7 @@ __all__ = [
     "Profile",
     "Rate",
     "Reference",
+    "TooLittleStructureError",
     "UnusableReferenceError",
     "Variant",
     "Verification",
@@ -82,6 +87,7 @@ __all__ = [
     "cost_of_evasion",
     "deploy",
     "evaluate",
+    "from_linear",
     "get_hash",
     "harden",
     "hash_names",
