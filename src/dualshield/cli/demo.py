@@ -31,8 +31,8 @@ from dualshield.smoothing.result import MatchResult
 from dualshield.smoothing.variants import Variant
 from dualshield.transforms import Transform
 
-# Fewer draws for the network keep the demo short, but limit its radii to slightly smaller values.
-DEMO_HASHES = {"efflite": 1000, "pdq": 5000}
+# Fewer draws for the network keep the demo short, but limit its radii a little. None: exact, without draws.
+DEMO_HASHES: dict[str, int | None] = {"efflite": 1000, "pdq": None}
 ATTACK_BUDGET = 10.0
 ATTACKED: tuple[Variant, ...] = ("original", "both")
 VARIANTS = (Transform("jpeg", 60), Transform("brightness", 1.15), Transform("crop", 0.9))
@@ -68,16 +68,18 @@ def demo(folder: Path, overwrite: bool, only: str | None) -> None:
             continue
         _match(out, deployment, photos)
         # At the largest sigma for this photo, where hardening makes a visible difference to the certificate.
-        _harden(out, deploy(name, n=draws, sigma="auto"), files[0], folder, outputs)
+        hardened = deployment if draws is None else deploy(name, n=draws, sigma="auto")
+        _harden(out, hardened, files[0], folder, outputs)
         if deployment.members[0].hash.has_small_network:
             _attack(out, deployment, files[0], folder, outputs)
     hint(
-        "A plain hash decides by one distance, which an attacker moves at will. The smoothed matcher decides by a\n"
-        "vote over noisy comparisons. Both radii are l2 lengths on 512x512x3 pixels in [0,1]. Inside the certified\n"
-        "radius no attack whatsoever turns the majority of votes to the other side: a match cannot become a\n"
-        "non-match, at most an abstention. Inside the detected radius this very matcher still gives the same answer,\n"
-        "with probability 0.999. The paper's radius is 0.2993; try --paper with 'dualshield match'. Hardening changes\n"
-        "a photo imperceptibly before it is published, and moves it still farther from the boundary."
+        "A plain hash decides by one distance, which an attacker moves at will. The smoothed matcher decides by what\n"
+        "the hash says under noise. Both radii are l2 lengths on 512x512x3 pixels in [0,1]. For pdq this is computed\n"
+        "exactly: no shorter change alters the decision, whatever the attacker knows. For a network it is a vote over\n"
+        "noisy comparisons: inside the certified radius no attack turns the majority of votes to the other side, at\n"
+        "most into an abstention; inside the detected radius this very matcher still gives the same answer, with\n"
+        "probability 0.999. The paper's radius is 0.2993. Hardening changes a photo imperceptibly before it is\n"
+        "published, and moves it still farther from the boundary."
     )
 
 
@@ -138,8 +140,9 @@ def _harden(out: Console, deployment: Deployment, file: Path, folder: Path, outp
     picture = _hardening(folder, name)
     outputs.write(picture, preview_files(str(file), image.data))
     found = image.report
+    how = " (--sigma auto)" if deployment.draws_noise else ""
     out.print(
-        f"{file.stem} hardened for {name} (--sigma auto): certified radius {found.radius_change}; "
+        f"{file.stem} hardened for {name}{how}: certified radius {found.radius_change}; "
         f"SSIM {found.ssim:.3f}, {found.seconds:.1f} s; see {picture}\n",
         highlight=False,
         soft_wrap=True,
@@ -174,6 +177,6 @@ def _row(result: MatchResult, photo: str, plain_threshold: float) -> list[str]:
         result.decision.value.replace("_", " "),
         down(result.radius, 3),
         down(result.radius_detected, 3),
-        f"{result.member.votes}/{result.member.draws}",
+        "exact" if result.member.soft_distance is not None else f"{result.member.votes}/{result.member.draws}",
         f"{result.seconds:.2f}",
     ]

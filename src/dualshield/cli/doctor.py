@@ -19,8 +19,10 @@ from dualshield._version import __version__
 from dualshield.cli.answers import echo_object
 from dualshield.cli.session import hint
 from dualshield.errors import DualShieldError, ExitCode
+from dualshield.hashes.registry import DEFAULT_HASH
 
 Row = dict[str, Any]
+DEFAULTS = {"hash": DEFAULT_HASH, "profile": "that of the hash", "engine": "auto", "threads": "all cores"}
 
 
 @click.command()
@@ -200,7 +202,8 @@ def _lines(found: Row) -> Iterator[str]:
         )
     yield "Settings"
     for row in found["settings"]:
-        yield _line(row["setting"], "by default" if row["value"] is None else f"{row['value']}, from {row['from']}")
+        usual = f"{DEFAULTS[row['setting']]}, by default"
+        yield _line(row["setting"], usual if row["value"] is None else f"{row['value']}, from {row['from']}")
     if found["problems"]:
         yield "Problems"
         yield from (f"  {problem}" for problem in found["problems"])
