@@ -76,7 +76,7 @@ def radii(name: str, folders: Sequence[Path], limit: int | None, attacked: int) 
 
 
 def pairs(name: str, folders: Sequence[Path]) -> None:
-    """Print how many unordered pairs of different images match, in either direction."""
+    """Print how many ordered pairs of different images match."""
     deployment, matcher = _exact(name)
     hash_ = get_hash(name)
     plain, coefficients = [], []
@@ -102,12 +102,13 @@ def pairs(name: str, folders: Sequence[Path]) -> None:
         limits = np.array([references[i].threshold for i in rows]) * hash_.bits  # type: ignore[union-attr]
         distances = probability.sum(1)[None] + kept_codes @ (1 - 2 * probability).T
         matched[rows] = distances <= limits[:, None]
-    upper = np.triu_indices(len(codes), 1)
-    either = matched | matched.T
+    others = ~np.eye(len(codes), dtype=bool)
+    plainly = int((hamming[others] <= hash_.max_distance).sum())
     print(
-        f"{name}: {len(upper[0]):,} pairs; plain matches {int((hamming[upper] <= hash_.max_distance).sum())}, ", end=""
+        f"{name}: {int(others.sum()):,} ordered pairs (reference, query): plain matches {plainly}, exact matches ",
+        end="",
     )
-    print(f"exact matches {int(either[upper].sum())}; nearest plain pair {int(hamming[upper].min())} bits")
+    print(f"{int(matched[others].sum())}; nearest plain pair {int(hamming[others].min())} bits")
 
 
 def edits(name: str, folders: Sequence[Path], limit: int | None) -> None:

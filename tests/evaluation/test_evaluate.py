@@ -80,13 +80,22 @@ def test_names_get_the_parameters_of_the_protocol_and_deployments_keep_theirs(da
 def test_a_profile_takes_the_place_of_the_hashs_own(data: Path, tmp_path: Path) -> None:
     shipped = find_profile("pdq")
     assert shipped is not None
-    given, file = shipped.at_lowpass(None), tmp_path / "own.json"
-    given.save(file)
+    assert shipped.exact is not None
+    exact = replace(shipped.exact, sigmas=shipped.exact.sigmas[:3], thresholds=shipped.exact.thresholds[:3])
     options = {**CHEAP, "parts": ("collisions",)}
-    for name, profile in (("object", given), ("path", file)):
-        evaluate(data, tmp_path / name, hash="pdq", profile=profile, **options)
-        facts = configuration(tmp_path / name)["defences"]["pdq"]["pdq"]
-        assert facts["deployment"] == deploy("pdq", profile=given).digest != deploy("pdq").digest
+    for method, given in (
+        ("votes", replace(shipped.at_lowpass(None), exact=None)),  # there is only one method in it
+        ("exact", replace(shipped, exact=exact)),
+    ):
+        file = tmp_path / f"{method}.json"
+        given.save(file)
+        expected = deploy("pdq", profile=given)
+        assert expected.members[0].config.method == method
+        assert expected.digest not in (deploy("pdq").digest, deploy("pdq", method="votes").digest)
+        for name, profile in ((f"{method} object", given), (f"{method} path", file)):
+            evaluate(data, tmp_path / name, hash="pdq", profile=profile, **options)
+            facts = configuration(tmp_path / name)["defences"]["pdq"]["pdq"]
+            assert facts["deployment"] == expected.digest
 
 
 def test_several_hashes_are_measured_one_by_one(data: Path, tmp_path: Path, network_name: str) -> None:
@@ -136,6 +145,27 @@ def test_the_record_is_what_the_deployment_says_of_the_published_image(data: Pat
     # All votes agree, whatever the noise.
     assert (record["n"], record["matching_votes"]) == (result.member.draws, result.member.votes) == (300, 300)
     assert (record["radius"], record["radius_detected"]) == (result.radius, result.radius_detected)
+
+
+def test_the_record_of_an_exact_decision(data: Path, tmp_path: Path) -> None:
+    """It has no votes, and every change inside the radius is detected."""
+    deployment = deploy("pdq")
+    evaluate(data, tmp_path / "run", hash="pdq", **{**CHEAP, "limit": 1})
+    found = {key.detail: result for key, result in results(tmp_path / "run").items()}
+    photo = ds.load_image(data / "astronaut.png")
+    reference = deployment.enroll(photo)
+    result = deployment.match(reference, photo)
+    record = found["identity"]
+    assert (record["method"], record["decision"]) == ("exact", "match")
+    assert (record["deployment"], record["reference_fingerprint"]) == (deployment.digest, reference.fingerprint)
+    assert record["radius"] == record["radius_detected"] == result.radius > 0
+    member = result.member
+    assert (record["soft_distance"], record["threshold"]) == (member.soft_distance, member.threshold)
+    assert record["sigma"] == reference.sigma
+    assert [record[name] for name in ("n", "matching_votes", "p_lower")] == [None] * 3
+    facts = configuration(tmp_path / "run")["defences"]["pdq"]["pdq"]
+    assert facts["deployment"] == deployment.digest
+    assert reference.sigma in facts["matcher"]["sigmas"]
 
 
 def test_votes_under_a_limit_law_are_recorded_as_an_estimate(data: Path, tmp_path: Path) -> None:

@@ -30,7 +30,8 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
 ) -> None:
     """The smoothed matcher is random, and near the boundary its decisions are: all of them must be repeated."""
     monkeypatch.setitem(METHODS, "nes-plain", nes.Nes(steps=1, plain_score=True))
-    plan = RedTeamPlan(PDQ, ("pgd", "eot-pgd", "nes-plain"), (6.0, 9.0), ("smoothing", "both"), seed=5)
+    votes = deploy("pdq", method="votes")
+    plan = RedTeamPlan(votes, ("pgd", "eot-pgd", "nes-plain"), (6.0, 9.0), ("smoothing", "both"), seed=5)
     whole = rates(plan, photo_files[1:3], tmp_path / "whole")
     out = tmp_path / "resumed"
     with pytest.raises(Killed):
@@ -184,7 +185,7 @@ def test_a_run_that_fails_leaves_nothing_in_the_way(
 
 # -- transformations ---------------------------------------------------------------------------------
 
-EDITS = RedTeamPlan(PDQ, (), variants=("original", "smoothing"), seed=5, transforms=True)
+EDITS = RedTeamPlan(deploy("pdq", method="votes"), (), variants=("original", "smoothing"), seed=5, transforms=True)
 
 
 def test_transformations_are_resumed_too(

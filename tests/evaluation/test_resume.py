@@ -44,7 +44,9 @@ def test_a_finished_run_is_not_done_again(
 
 def test_a_run_that_grew_equals_one_of_its_size(data: Path, tmp_path: Path, small: Protocol, extras: None) -> None:
     """More images, and more of them attacked. Collisions and FID of the smaller run are of no use any more."""
-    plan = Plan((deploy("pdq"),), ("both",), ("whitebox", "collisions", "quality"), small, 3, attack_limit=2)
+    plan = Plan(
+        (deploy("pdq", method="votes"),), ("both",), ("whitebox", "collisions", "quality"), small, 3, attack_limit=2
+    )
     run_plan(plan, [data], tmp_path / "whole")
     whole = results(tmp_path / "whole")
 
@@ -72,13 +74,13 @@ def test_runs_on_parts_of_the_images_are_one_large_run(
     data: Path, tmp_path: Path, small: Protocol, extras: None
 ) -> None:
     """The first image of a folder is transformed, two are attacked, wherever a run begins."""
-    plan = Plan((deploy("pdq"),), ("original", "both"), ("certified", "whitebox", "transforms", "quality"), small, 3)
-    plan = replace(plan, attack_limit=2)
+    parts = ("certified", "whitebox", "transforms", "quality")
+    plan = Plan((deploy("pdq", method="votes"),), ("original", "both"), parts, small, 3, attack_limit=2)
     run_plan(plan, [data], tmp_path / "whole")
-    parts = [tmp_path / "first", tmp_path / "second"]
-    run_plan(replace(plan, limit=1), [data], parts[0])
-    run_plan(replace(plan, limit=2, skip=1), [data], parts[1])
-    merged, whole = merge([Run.open(part) for part in parts]), Run.open(tmp_path / "whole")
+    halves = [tmp_path / "first", tmp_path / "second"]
+    run_plan(replace(plan, limit=1), [data], halves[0])
+    run_plan(replace(plan, limit=2, skip=1), [data], halves[1])
+    merged, whole = merge([Run.open(part) for part in halves]), Run.open(tmp_path / "whole")
     found = {record.key: {**record.result, "seconds": None} for record in merged.records}
     assert len(found) == len(merged.records)
     assert found == {key: result for key, result in results(tmp_path / "whole").items() if key.part != "fid"}

@@ -25,7 +25,7 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
     data: Path, tmp_path: Path, small: Protocol, extras: None
 ) -> None:
     """All parts of the variant that does everything; the second run is killed between pieces and within one."""
-    plan = Plan((deploy("pdq"),), ("both",), protocol=small, limit=2)
+    plan = Plan((deploy("pdq", method="votes"),), ("both",), protocol=small, limit=2)
     summary = run_plan(plan, [data], tmp_path / "whole")
     whole = results(tmp_path / "whole")
     assert summary.records == len(whole)
@@ -65,7 +65,7 @@ def _check_records(found: dict[Key, dict[str, Any]]) -> None:
     assert all(result["radius"] > 0 and result["method"] == "smoothing" for result in by_part["certified"])
     assert all(result["n"] == 5000 for result in by_part["certified"])
     assert all(0 < result["radius_detected"] < result["radius"] for result in by_part["certified"])
-    assert {result["deployment"] for result in by_part["certified"]} == {deploy("pdq").digest}
+    assert {result["deployment"] for result in by_part["certified"]} == {deploy("pdq", method="votes").digest}
     # Two images as references; each is asked about itself and a benign variant.
     assert len({result["reference_fingerprint"] for result in by_part["certified"]}) == 2
     assert all(0 < result["lpips"] < 1 for result in by_part["whitebox"])
@@ -146,7 +146,7 @@ def test_the_configuration_says_what_was_run_and_not_where(
     assert config["format"] == 1
     assert config["hashes"] == ["pdq"]
     assert config["defences"]["pdq"]["pdq"]["matcher"]["n"] == 5000
-    assert config["defences"]["pdq"]["pdq"]["deployment"] == deploy("pdq").digest
+    assert config["defences"]["pdq"]["pdq"]["deployment"] == deploy("pdq", method="votes").digest
     assert config["extras"] == {"lpips": False, "fid": False}
     assert set(config["data"]["photos"]) == {"astronaut.png", "chelsea.png", "coffee.png", "zz-copy.png"}
     assert config["duplicates"][0]["exact"]
@@ -169,11 +169,12 @@ def test_what_no_extra_measures_is_null(data: Path, tmp_path: Path, small: Proto
     }
 
 
+@pytest.mark.parametrize("of_pdq", ["exact", "votes"])
 def test_hashes_that_decide_together_are_certified_together(
-    data: Path, tmp_path: Path, small: Protocol, no_extras: None, network_name: str
+    of_pdq: str, data: Path, tmp_path: Path, small: Protocol, no_extras: None, network_name: str
 ) -> None:
-    """At alpha halved; the largest radius of those that match counts. A resumed run draws the same noise."""
-    deployment = deploy(f"pdq+{network_name}")
+    """The largest radius of those that match counts. A resumed run draws the same noise."""
+    deployment = deploy(f"pdq+{network_name}", method="votes" if of_pdq == "votes" else None)
     plan = Plan((deployment,), ("smoothing",), ("certified", "whitebox"), small, limit=1)
     run_plan(plan, [data], tmp_path / "whole")
     whole = results(tmp_path / "whole")
@@ -186,7 +187,12 @@ def test_hashes_that_decide_together_are_certified_together(
     assert set(members) == {"pdq", "network"}
     assert identity["decision"] == "match"
     assert identity["radius"] == max(member["radius"] for member in members.values()) > 0
-    assert 0 < identity["radius_detected"] < identity["radius"]
+    if of_pdq == "exact":  # and its radius is by far the larger
+        assert [members[name]["method"] for name in ("pdq", "network")] == ["exact", "smoothing"]
+        assert identity["radius_detected"] == identity["radius"]
+    else:
+        assert {member["method"] for member in members.values()} == {"smoothing"}
+        assert 0 < identity["radius_detected"] < identity["radius"]
     assert identity["deployment"] == deployment.digest
     lines = (tmp_path / "whole" / RESULTS).read_text().splitlines(keepends=True)
     (tmp_path / "whole" / RESULTS).write_text("".join(lines[:1]))

@@ -36,7 +36,7 @@ PARTS = ("certified", "quality", "collisions")
 
 def test_two_processes_give_what_one_gives(data: Path, tmp_path: Path, small: Protocol) -> None:
     """Workers are new processes, so nothing that tests patch is patched there: hence no attacks."""
-    plan = Plan((deploy("pdq"),), ("smoothing", "both"), PARTS, small, 2)
+    plan = Plan((deploy("pdq", method="votes"),), ("smoothing", "both"), PARTS, small, 2)
     with threads(max(1, workers.usable_cores() // 2)):
         run_plan(plan, [data], tmp_path / "one")
     whole = results(tmp_path / "one")
@@ -68,6 +68,9 @@ def threads(count: int) -> Iterator[None]:
     "deployment",
     [
         deploy("pdq"),
+        deploy("pdq", sigma=3.0, lowpass=32, threshold=0.1, engine="torch", batch_size=5),
+        deploy("pdq", for_codes=True),
+        deploy("pdq", method="votes"),
         deploy("pdq", sigma="auto", n=77, lowpass=None, on_abstain="match"),
         deploy("pdq", sigma=0.5, lowpass=32, reference_mode="bank", bank_size=7, engine="torch", batch_size=5),
         deploy("pdq", for_codes=True, alpha=0.01, n0=9),
@@ -80,7 +83,7 @@ def threads(count: int) -> Iterator[None]:
     ids=repr,
 )
 def test_a_deployment_of_names_travels_to_other_processes(deployment: Deployment) -> None:
-    changed = deployment.with_config(n=12, target_radius=0.0).with_config(n=13)
+    changed = deployment.with_config(n=12, target_radius=0.0, threshold=0.05).with_config(n=13)
     for sent in (deployment, changed):
         found = pickle.loads(pickle.dumps(sent))
         assert isinstance(found, Deployment)
@@ -98,7 +101,7 @@ def test_a_deployment_of_names_travels_to_other_processes(deployment: Deployment
 
 
 def test_one_that_has_travelled_enrols_the_same_reference(photos: list[CanonicalImage]) -> None:
-    deployment = deploy("pdq", sigma="auto").with_config(n=100)
+    deployment = deploy("pdq", sigma="auto", method="votes").with_config(n=100)
     deployment.enroll(photos[0])  # whose engine runs already, and stays here
     found = pickle.loads(pickle.dumps(deployment))
     assert found.enroll(photos[1]).fingerprint == deployment.enroll(photos[1]).fingerprint

@@ -1,4 +1,4 @@
-"""A run of the parts that take no time."""
+"""A run of the parts that take no time, with votes: those of a resumed run are drawn again as they were."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ CHEAP = ("certified", "collisions")
 
 
 def cheap(data: Path, out: Path, small: Protocol, **options: Any) -> Summary:
-    plan = Plan((deploy("pdq"),), ("original", "smoothing"), CHEAP, small, 3)
+    plan = Plan((deploy("pdq", method="votes"),), ("original", "smoothing"), CHEAP, small, 3)
     return run_plan(replace(plan, **options.pop("plan", {})), [data], out, **options)

@@ -116,20 +116,24 @@ def test_what_is_not_understood_is_refused_in_the_words_of_the_library(toy_hash:
         ({"hash": "neuralhash", "profile": profile}, "measured for hash pdq"),
         ({"hash": "pdq+neuralhash", "profile": profile}, "its own profile"),
         ({"hash": "pdq", "config": {"sigma": 1}}, "config is of type dict; give a MatcherConfig"),
-        ({"hash": "pdq", "sigma": "much"}, "sigma much"),
+        ({"hash": "pdq", "sigma": "much"}, "sigma 'much' is not a number"),
+        ({"hash": "pdq", "method": "votes", "sigma": "much"}, "sigma much"),
+        ({"hash": "pdq", "method": "guess"}, "unknown method 'guess': use one of exact, votes"),
         ({"hash": "pdq", "n": 1.5}, "n 1.5 is not a whole number"),
         ({"hash": "pdq", "alpha": "0.1"}, "alpha 0.1"),
         ({"hash": "pdq", "lowpass": "64", "sigma": 1.0}, "lowpass is of type str"),
         *(
-            ({"hash": "pdq", "lowpass": 0, **other}, "low-pass 0 is not between 2 and 512")
+            ({"hash": "pdq", "method": method, "lowpass": 0, **other}, "low-pass 0 is not between 2 and 512")
+            for method in ("votes", "exact")
             for other in ({}, {"sigma": "auto"}, {"for_codes": True})
         ),
-        ({"hash": "pdq", "lowpass": 0, "sigma": 1.0}, "between 2 and 512 samples, not 0"),
+        ({"hash": "pdq", "lowpass": 0, "sigma": 1.0}, "low-pass 0 is not between 2 and 512"),
+        ({"hash": "pdq", "method": "votes", "lowpass": 0, "sigma": 1.0}, "between 2 and 512 samples, not 0"),
         *(
             ({"hash": "pdq", "parameters": paper, "sigma": "auto"}, "the paper's parameters have one sigma, 0.1")
             for paper in ("paper", "paper-limit")
         ),
-        ({"hash": "pdq", "threshold": 2.0}, "threshold 2.0"),
+        *(({"hash": "pdq", "method": method, "threshold": 2.0}, "threshold 2.0") for method in ("votes", "exact")),
         ({"hash": "pdq", "parameters": "both"}, "unknown parameters 'both'"),
         ({"hash": "pdq", "parameters": "both", "config": ds.MatcherConfig(sigma=0.5)}, "unknown parameters 'both'"),
         ({"hash": "pdq", "batch_size": 2.5}, "batch size is of type float"),

@@ -171,6 +171,35 @@ def test_parameters_out_of_range_are_refused(parameters: dict[str, float]) -> No
         deploy("pdq", **{"threshold": 0.2, "sigma": 1.0, **parameters})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("change", [{"n": 7}, {"alpha": 1e-6}, {"noise": "pink"}, {"target_radius": 1.0}])
+def test_parameters_of_votes_cannot_be_changed_where_there_are_none(
+    deployment: Deployment, change: dict[str, object]
+) -> None:
+    with pytest.raises(InputError, match="belongs to votes, and pdq is decided exactly"):
+        deployment.with_config(**change)
+
+
+def test_thresholds_belong_to_their_low_pass(deployment: Deployment) -> None:
+    with pytest.raises(InputError, match="belong to its low-pass"):
+        deployment.with_config(lowpass=16)
+    config = deploy("pdq", lowpass=16, sigma=0.5).members[0].config
+    assert isinstance(config, ExactConfig)
+    assert config.thresholds == (deployment.hashes[0].threshold,)
+    with pytest.raises(InputError, match="low-pass 16 is not calibrated"):
+        deploy("pdq", lowpass=16)
+    profile = find_profile("pdq")
+    assert profile is not None
+    assert profile.at_lowpass(None).exact is None
+
+
+def test_the_threshold_of_bare_codes_is_the_one_measured_for_them() -> None:
+    profile = find_profile("pdq")
+    assert profile is not None
+    assert profile.exact is not None
+    for sigma in (None, profile.exact.external_sigma):
+        assert deploy("pdq", for_codes=True, sigma=sigma).members[0].config == profile.exact.external_config()
+
+
 # -- references ------------------------------------------------------------------------------------
 
 

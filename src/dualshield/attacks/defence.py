@@ -44,7 +44,8 @@ class Defence:
         self._deciding: Deployment | None = None
         self.hardener: Hardener | None = None
         if against in ("smoothing", "both"):
-            self._deciding = deployment.with_config(target_radius=0.0, n=DECISION_DRAWS)
+            deciding = deployment.with_config(target_radius=0.0, n=DECISION_DRAWS) if deployment.draws_noise else None
+            self._deciding = deciding or deployment
         if against in ("hardening", "both"):
             self.hardener = Hardener(deployment, preset=preset, strength=strength)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dualshield.evaluation.plan.interface import budget_name, label
+from dualshield.evaluation.plan.interface import OPTIMAL, budget_name, label
 from dualshield.evaluation.plan.redteam import PART_OF, TRANSFORMS, RedTeamPlan
 from dualshield.evaluation.run.records import Key, Run
 from dualshield.smoothing.statistics import Decision
@@ -60,6 +60,7 @@ def attack_rates(plan: RedTeamPlan, run: Run) -> list[Rate]:
         for variant in plan.variants
         for method in plan.methods
         for budget in plan.budgets
+        if PART_OF[method] != OPTIMAL or variant in SMOOTHED
     ]
 
 

@@ -75,7 +75,8 @@ def is_exact(
     if linear is None:
         raise InputError(f"hash {name} is not linear up to a threshold and has no exact matcher; use votes")
     if of_votes:
-        what = ", ".join(given) or "config, the paper's parameters and a native rule"
+        other = "a config" if wanted.config else "a native rule" if native else "the paper's configuration"
+        what = ", ".join(given) or other
         raise InputError(f"{what} belongs to votes; leave it out, or use the method votes")
     return True
 
@@ -98,7 +99,8 @@ def exact_config(plain_threshold: float, profile: Profile | None, wanted: Wanted
             raise InputError(f"low-pass {lowpass or 'none'} is not calibrated; give sigma as a number")
         sigma = UNCALIBRATED_SIGMA if asked is None else float(asked)
         return ExactConfig((sigma,), (plain_threshold if threshold is None else threshold,), lowpass)
-    config = exact.external_config() if wanted.for_codes and asked is None else exact.config()
+    external = wanted.for_codes and asked in (None, exact.external_sigma)
+    config = exact.external_config() if external else exact.config()
     if asked is not None and threshold is not None:
         return ExactConfig((float(asked),), (threshold,), lowpass)
     config = config if asked is None else config.with_sigma(asked)

@@ -25,7 +25,7 @@ from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images import ImageLike, as_image
 from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.detection import MISSED
-from dualshield.smoothing.exact.config import ExactConfig
+from dualshield.smoothing.exact.config import VOTE_PARAMETERS, ExactConfig
 from dualshield.smoothing.exact_matcher import DeployedExactMatcher
 from dualshield.smoothing.joint_decision import combined
 from dualshield.smoothing.matcher import SmoothedMatcher
@@ -164,6 +164,9 @@ class Deployment:
         unknown = changes.keys() - {field_.name for field_ in fields(MatcherConfig)}
         if unknown:
             raise InputError(f"MatcherConfig has no {', '.join(sorted(unknown))}; check the spelling")
+        useless = sorted(changes.keys() & set(VOTE_PARAMETERS))
+        if useless and not self.draws_noise:
+            raise InputError(f"{', '.join(useless)} belongs to votes, and {self.name} is decided exactly")
         members = tuple(replace(member, config=member.config.changed(changes)) for member in self.members)
         recipe = None if self.recipe is None else replace(self.recipe, changes=(*self.recipe.changes, changes))
         return replace(self, members=members, recipe=recipe)

@@ -17,7 +17,7 @@ from dualshield.attacks.victim import Target
 from dualshield.errors import NothingToAttackError
 from dualshield.evaluation.parts.under_test import DeploymentUnderTest, ImageUnderTest
 from dualshield.evaluation.plan.datasets import Picture
-from dualshield.evaluation.plan.interface import ATTACKS, BY_QUERIES, OPTIMAL, budget_name
+from dualshield.evaluation.plan.interface import ATTACKS, BY_QUERIES, OPTIMAL, RED_TEAM, RunPlan, budget_name
 from dualshield.smoothing.variants import SMOOTHED, Variant
 
 # The only attack for which the paper reports FID.
@@ -60,9 +60,10 @@ def work(
             yield budget_name(budget), outcome
 
 
-def _method(part: str, victim: Target) -> str:
-    """Return the attack of a part; the strongest known one against an exact matcher needs no search by gradients."""
-    return "optimal" if part == "adaptive" and isinstance(victim, ExactVictim) else ATTACKS[part]
+def _method(part: str, victim: Target, plan: RunPlan) -> str:
+    """Return the attack of a part. The adaptive part of an evaluation takes the strongest one for the matcher."""
+    strongest = part == "adaptive" and plan.name != RED_TEAM
+    return OPTIMAL if strongest and isinstance(victim, ExactVictim) else ATTACKS[part]
 
 
 def _attack(subject: ImageUnderTest, part: str, budget: float, start: Picture | None) -> dict[str, Any]:
@@ -70,7 +71,7 @@ def _attack(subject: ImageUnderTest, part: str, budget: float, start: Picture | 
     query = subject.published if start is None else start.load()
     try:
         victim = subject.victim.with_noise(subject.noise(part, budget_name(budget)))
-        result = get_attack(_method(part, victim))(victim, query, AttackBudget(budget), seed=lab.plan.seed)
+        result = get_attack(_method(part, victim, lab.plan))(victim, query, AttackBudget(budget), seed=lab.plan.seed)
     except NothingToAttackError:
         return {"unmatched": True}
     _keep(subject, part, result)

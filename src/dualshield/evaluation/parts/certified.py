@@ -81,7 +81,7 @@ def _record(result: MatchResult) -> dict[str, Any]:
         "members": {member.hash: _member_record(member) for member in result.members},
         **kept,
         "seconds": result.seconds,
-        "method": "smoothing",
+        "method": "exact" if all(member.method == "exact" for member in result.members) else "smoothing",
     }
 
 

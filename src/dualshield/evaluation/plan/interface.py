@@ -28,6 +28,7 @@ ATTACKS = {
 }
 BY_QUERIES = ("blackbox", "nes-plain")  # attacks that need no gradients
 OPTIMAL = "optimal"  # an attack on exact matchers only
+RED_TEAM = "redteam"  # the name of a plan whose attacks are named by the user
 COLLISION = "collision"  # an attack that starts from another image
 
 

@@ -10,7 +10,16 @@ from dualshield.attacks.budgets import BUDGETS
 from dualshield.attacks.methods import METHODS, get_attack
 from dualshield.attacks.result import AttackBudget
 from dualshield.errors import InputError
-from dualshield.evaluation.plan.interface import ATTACKS, BY_QUERIES, COLLISION, OPTIMAL, Scale, check_names, check_plan
+from dualshield.evaluation.plan.interface import (
+    ATTACKS,
+    BY_QUERIES,
+    COLLISION,
+    OPTIMAL,
+    RED_TEAM,
+    Scale,
+    check_names,
+    check_plan,
+)
 from dualshield.hardening.harden import Preset
 from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.variants import SMOOTHED, VARIANTS, Variant
@@ -77,7 +86,7 @@ class RedTeamPlan:
     @property
     def name(self) -> str:
         """The command that makes this kind of run."""
-        return "redteam"
+        return RED_TEAM
 
     @property
     def deployments(self) -> tuple[Deployment, ...]:

@@ -77,6 +77,8 @@ class ExactConfig:
     def changed(self, changes: dict[str, Any]) -> ExactConfig:
         """Return a copy with changed parameters; those of votes mean nothing here and are left out."""
         left = {name: value for name, value in changes.items() if name not in VOTE_PARAMETERS}
+        if left.get("lowpass", self.lowpass) != self.lowpass:
+            raise InputError("thresholds of an exact matcher belong to its low-pass; deploy it anew with the other one")
         changed = self if "sigma" not in left else self.with_sigma(left.pop("sigma"))
         if "threshold" in left:
             left["thresholds"] = (left.pop("threshold"),) * len(changed.sigmas)
