@@ -13,6 +13,7 @@ from dualshield.evaluation.plan.interface import OPTIMAL, budget_name, label
 from dualshield.evaluation.plan.redteam import PART_OF, TRANSFORMS, RedTeamPlan
 from dualshield.evaluation.run.records import Key, Run
 from dualshield.smoothing.statistics import Decision
+from dualshield.smoothing.variants import SMOOTHED
 from dualshield.transforms import ALL_TRANSFORMS, PAPER_TRANSFORMS
 
 Result = dict[str, Any]
