@@ -24,7 +24,7 @@ def test_a_red_team_runs_the_attack_that_it_names(photo_files: list[Path], tmp_p
     plan = RedTeamPlan(deploy("pdq"), ("optimal", "pgd"), (30.0,), ("original", "smoothing"))
     found = {(rate.method, rate.variant): rate for rate in rates(plan, [photo_files[1]], tmp_path / "run")}
     assert ("optimal", "original") not in found  # a plain hash has no exact matcher
-    assert found["optimal", "smoothing"].successes == 1
+    assert (found["optimal", "smoothing"].attacked, found["optimal", "smoothing"].success) == (1, 1.0)
     eot = RedTeamPlan(deploy("pdq"), ("eot-pgd",), (1.0,), ("smoothing",))
     rates(eot, [photo_files[1]], tmp_path / "eot")
     assert '"eot-pgd"' in (tmp_path / "eot" / RESULTS).read_text()
