@@ -68,7 +68,8 @@ def radii(name: str, folders: Sequence[Path], limit: int | None, attacked: int) 
     print(
         f"{name}: {len(found)} images, {refused} refused; mean radius {fmean(found):.2f}, median {median(found):.2f}, "
     )
-    print(f"  lowest tenth below {float(np.quantile(found, 0.1)):.2f}, largest {max(found):.2f}")
+    low, high = np.quantile(found, [0.1, 0.9])
+    print(f"  a tenth is below {low:.2f}, a tenth above {high:.2f}, the largest is {max(found):.2f}")
     if ratios:
         print(f"  cheapest evasion of {len(costs)}: mean {fmean(costs):.2f}, median {median(costs):.2f}")
         print(f"  radius / cheapest evasion: median {median(ratios):.3f}, smallest {min(ratios):.3f}, ", end="")
@@ -109,6 +110,14 @@ def pairs(name: str, folders: Sequence[Path]) -> None:
         end="",
     )
     print(f"{int(matched[others].sum())}; nearest plain pair {int(hamming[others].min())} bits")
+    forced = []
+    for reference, query in zip(references, coefficients[1:], strict=False):
+        if reference is not None:
+            limit = reference.threshold * hash_.bits
+            found = matcher.soft(reference.sigma).certify(query, reference.code, limit)
+            forced += [] if found.matched else [found.radius]
+    print(f"  each image against the next: {len(forced)} proven non-matches, mean radius {fmean(forced):.2f}, ", end="")
+    print(f"smallest {min(forced):.2f}")
 
 
 def edits(name: str, folders: Sequence[Path], limit: int | None) -> None:
