@@ -38,7 +38,17 @@ def kinds() -> Iterator[Kind]:
         for what, value in WRONG.items():
             expected: Expected = "either" if (field, what) in ACCEPTED else "failure"
             yield _json(f"{what} as {field}", lambda data, f=field, v=value: data.update({f: v}), expected)  # type: ignore[misc]
-        yield _json(f"no {field}", lambda data, f=field: data.pop(f))  # type: ignore[misc]
+        missing: Expected = "either" if field == "exact" else "failure"  # older profiles have none
+        yield _json(f"no {field}", lambda data, f=field: data.pop(f), missing)  # type: ignore[misc]
+    for field in _shipped()["exact"]:
+        for what in ("a text", "a truth", "NaN", "-1", "a huge number"):
+            value = {field: WRONG[what]}
+            yield _json(f"{what} as {field} of exact", lambda data, v=value: data["exact"].update(v))  # type: ignore[misc]
+        yield _json(f"an exact part without {field}", lambda data, f=field: data["exact"].pop(f))  # type: ignore[misc]
+    yield _json("more thresholds than sigmas", lambda data: data["exact"]["thresholds"].append(0.3))
+    yield _json("a threshold of one half", lambda data: data["exact"].update(thresholds=[0.5] * 12))
+    yield _json("a sigma of zero", lambda data: data["exact"]["sigmas"].__setitem__(0, 0.0))
+    yield _json("more collisions than the plain hash", lambda data: data["exact"]["deployed"].update(collisions=0.5))
     for field in ("lowpass", "sigma", "consensus", "external"):
         for what in ("a text", "a list", "NaN", "-1", "a huge number"):
             value = {field: WRONG[what]}
@@ -57,6 +67,7 @@ def kinds() -> Iterator[Kind]:
 # What a profile may say.
 ACCEPTED: tuple[tuple[str, str], ...] = (
     ("measured", "a mapping"),
+    ("exact", "nothing"),
     ("lowpass", "nothing"),
     ("external_lowpass", "nothing"),
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import dualshield
 from tools.hostile.kind import FEW, Call, Expected, Kind, device, photo, put
@@ -54,6 +54,8 @@ def kinds() -> Iterator[Kind]:
     for field in ("name", "bits", "weights", "front_end"):
         yield from _wrong(field, lambda data: data["members"][0]["terms"]["hash"], " of its hash")
     yield from (_json(name, change) for name, change in _forgeries().items())
+    for name, change in _exact_forgeries().items():
+        yield Kind(GROUP, f"an exact reference with {name}", "failure", lambda sandbox, c=change: _exact(sandbox, c))  # type: ignore[misc]
     for what, text in TEXTS.items():
         yield Kind(GROUP, what, "failure", lambda sandbox, t=text: _call(put(sandbox, "it.dsref", t), sandbox))  # type: ignore[misc]
     for what, make in _places().items():
@@ -108,12 +110,41 @@ def _forgeries() -> dict[str, Callable[[Any], object]]:
     }
 
 
+def _exact_forgeries() -> dict[str, Callable[[Any], object]]:
+    def terms(data: Any) -> Any:
+        return data["members"][0]["terms"]
+
+    changes: dict[str, Callable[[Any], object]] = {
+        "no thresholds": lambda data: terms(data).pop("thresholds"),
+        "a threshold too many": lambda data: terms(data)["thresholds"].append(0.3),
+        "thresholds of one half": lambda data: terms(data).update(thresholds=[0.5] * len(terms(data)["sigmas"])),
+        "negative thresholds": lambda data: terms(data).update(thresholds=[-0.1] * len(terms(data)["sigmas"])),
+        "a bank": lambda data: data["members"][0].update(bank=["256:" + "0" * 64]),
+        "the mode bank": lambda data: terms(data).update(mode="bank"),
+        "a sigma of its own": lambda data: data["members"][0].update(sigma=0.123),
+        "a native rule": lambda data: terms(data).update(rule="native: none"),
+        "a code of 255 bits": lambda data: data["members"][0].update(code="255:" + "0" * 64),
+        "another code": lambda data: data["members"][0].update(code="256:" + "0" * 64),
+        "votes for its noise": lambda data: terms(data).update(noise="linear"),
+    }
+    for what, value in WRONG.items():
+        changes[f"{what} as thresholds"] = lambda data, v=value: terms(data).update(thresholds=v)  # type: ignore[misc]
+    return changes
+
+
+def _exact(sandbox: Path, change: Callable[[Any], object]) -> Call:
+    data = json.loads(_kept("exact"))
+    change(data)
+    put(sandbox, "a.png", photo(1))
+    return Call(("match", put(sandbox, "it.dsref", json.dumps(data)), "a.png"), ("dsref", "reference a.png"))
+
+
 @cache
-def _kept() -> str:
+def _kept(method: Literal["votes", "exact"] = "votes") -> str:
     with TemporaryDirectory() as folder:
         put(Path(folder), "a.png", photo(1))
         file = Path(folder) / "it.dsref"
-        deployment = dualshield.deploy("pdq", n=20, n0=5)
+        deployment = dualshield.deploy("pdq", method=method)
         deployment.enroll(str(Path(folder) / "a.png")).save(file)
         return file.read_text(encoding="utf-8")
 

@@ -100,18 +100,12 @@ def _certificate(result: MatchResult) -> list[str]:
     abstention = "it may still lead to ABSTAIN"
     if result.on_abstain is not Decision.ABSTAIN:
         abstention = f"it may still lead to an abstention, which is answered as {_word(result.on_abstain)}"
-    upload = ""
-    if result.radius_upload is not None:
-        upload = f"; {down(result.radius_upload, 4)} in the upload's own samples"
-    assert result.psnr is not None
+    mixed = any(member.soft_distance is not None for member in result.members)
+    what = "the majority of votes, or the soft distance," if mixed else "the majority of votes"
     detected = psnr_of(result.radius_detected)
     return [
-        _line("certified radius", f"{down(result.radius, 4)} in l2 on {result.radius_space} pixels in [0,1]{upload}"),
-        _line(
-            "",
-            f"= a PSNR of at least {up(result.psnr, 1)} dB, or {down(result.grey_levels, 2)} of 255 grey levels (RMS)",
-        ),
-        _line("", f"no shorter change moves the majority of votes to {opposite}; {abstention}"),
+        *_radius(result),
+        _line("", f"no shorter change moves {what} to {opposite}; {abstention}"),
         _line(
             "detected radius",
             f"{down(result.radius_detected, 4)}" + (f" (PSNR {up(detected, 1)} dB)" if detected else ""),
@@ -121,8 +115,8 @@ def _certificate(result: MatchResult) -> list[str]:
     ]
 
 
-def _proof(result: MatchResult) -> list[str]:
-    """Return the lines about an exact certificate, which has no probability in it."""
+def _radius(result: MatchResult) -> list[str]:
+    """Return the certified radius in its units."""
     upload = ""
     if result.radius_upload is not None:
         upload = f"; {down(result.radius_upload, 4)} in the upload's own samples"
@@ -133,14 +127,23 @@ def _proof(result: MatchResult) -> list[str]:
             "",
             f"= a PSNR of at least {up(result.psnr, 1)} dB, or {down(result.grey_levels, 2)} of 255 grey levels (RMS)",
         ),
+    ]
+
+
+def _proof(result: MatchResult) -> list[str]:
+    """Return the lines about an exact certificate, which has no probability in it."""
+    return [
+        *_radius(result),
         _line("", f"any shorter change is still answered {_word(result.decision)}: proven, not sampled"),
         _line("", "nothing has to be secret or random: the attacker may know the hash, the reference, everything"),
     ]
 
 
 def _no_radius(result: MatchResult) -> str:
-    if not all(member.noise != LIMIT for member in result.members):
+    if any(member.noise == LIMIT for member in result.members):
         return "this noise is a limit law, for experiments; its votes give a decision but prove nothing"
+    if not result.alpha:
+        return "the soft distance is too near the threshold to prove a radius"
     return "the majority is proven, but no radius around it"
 
 

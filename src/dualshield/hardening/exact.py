@@ -8,15 +8,15 @@ bits that the cheapest evasion moves most.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import torch
 
 from dualshield.errors import TooLittleStructureError
 from dualshield.hardening.carrier import Carrier
-from dualshield.hardening.luma_change import Floats, confined, effect_root, grey_change, through
-from dualshield.hardening.visibility import VisibilityBudget, noticeable
+from dualshield.hardening.luma_change import Floats, effect_root, grey_change, perturbed
+from dualshield.hardening.visibility import VisibilityBudget
 from dualshield.hashes.linear.linear_hash import Bits, LinearHash
 from dualshield.images.space import LUMA
 from dualshield.smoothing.exact.evasion import Evasion
@@ -38,22 +38,18 @@ def perturb(
     carrier: Carrier | None = None,
 ) -> torch.Tensor:
     """Return a perturbation ``(3, 512, 512)`` of canonical pixels within the budget."""
-    threshold = noticeable(pixels, opacity)
     sigmas: list[float] = []  # chosen once, for the first problem
 
-    def once(image: torch.Tensor) -> torch.Tensor:
-        def solve(weight: Floats, norm: float) -> Floats:
-            problem = _Problem(matcher, image, weight)
-            if not sigmas:
-                sigmas.append(problem.best_sigma(norm))
-            return problem.change(problem.climb(norm, sigmas[0])[0])
+    def solve(image: torch.Tensor, weight: Floats, norm: float) -> Floats:
+        problem = _Problem(matcher, image, weight)
+        if not sigmas:
+            sigmas.append(problem.best_sigma(norm))
+        return problem.change(problem.climb(norm, sigmas[0])[0])
 
-        return confined(image, budget, threshold, solve)
-
-    return through(pixels, carrier, once, lambda published: _radius(published, matcher))
+    return perturbed(pixels, budget, solve, partial(_radius, matcher), opacity=opacity, carrier=carrier)
 
 
-def _radius(pixels: torch.Tensor, matcher: DeployedExactMatcher) -> float:
+def _radius(matcher: DeployedExactMatcher, pixels: torch.Tensor) -> float:
     """Return the proven radius of an image with itself, 0 if it cannot be enrolled."""
     try:
         reference = matcher.enroll(pixels)

@@ -21,8 +21,8 @@ import torch
 from scipy.special import ndtr
 
 from dualshield.hardening.carrier import Carrier
-from dualshield.hardening.luma_change import Floats, confined, effect_root, grey_change, through
-from dualshield.hardening.visibility import VisibilityBudget, noticeable
+from dualshield.hardening.luma_change import Floats, effect_root, grey_change, perturbed
+from dualshield.hardening.visibility import VisibilityBudget
 from dualshield.hashes.perceptual_hash import PerceptualHash
 
 # Noise levels to harden against, largest first; chosen is the first at which attacks cost at least WORTH sigmas. Less
@@ -45,18 +45,17 @@ def perturb(
     carrier: Carrier | None = None,
 ) -> torch.Tensor:
     """Return a perturbation ``(3, 512, 512)`` of canonical pixels within the budget."""
-    threshold = noticeable(pixels, opacity)
     sigmas: list[float] = []  # chosen once, for the first problem
 
-    def once(image: torch.Tensor) -> torch.Tensor:
-        def solve(weight: Floats, norm: float) -> Floats:
-            change, sigma = _Problem(hash_, image, weight).solve(norm, sigmas or SIGMAS)
-            sigmas[:] = [sigma]
-            return change
+    def solve(image: torch.Tensor, weight: Floats, norm: float) -> Floats:
+        change, sigma = _Problem(hash_, image, weight).solve(norm, sigmas or SIGMAS)
+        sigmas[:] = [sigma]
+        return change
 
-        return confined(image, budget, threshold, solve)
+    def worth(published: torch.Tensor) -> float:
+        return _Problem(hash_, published, np.ones(published.shape[-2:])).cost(sigmas[0])
 
-    return through(pixels, carrier, once, lambda published: _cost(published, hash_, sigmas[0]))
+    return perturbed(pixels, budget, solve, worth, opacity=opacity, carrier=carrier)
 
 
 def cheapest_attack(margins: Floats, sigma: float, flips: float) -> Floats:
@@ -146,7 +145,3 @@ class _Problem:
             y = y + step * velocity / max(float(np.linalg.norm(velocity)), 1e-30)
             y = y * min(1.0, norm / max(float(np.linalg.norm(y)), 1e-30))
         return best, dearest
-
-
-def _cost(pixels: torch.Tensor, hash_: PerceptualHash, sigma: float) -> float:
-    return _Problem(hash_, pixels, np.ones(pixels.shape[-2:])).cost(sigma)

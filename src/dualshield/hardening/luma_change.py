@@ -8,6 +8,7 @@ million pixels reduce to one unknown per coefficient, y, with ``c = c_0 + R y`` 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ import torch
 from scipy.linalg import solve_triangular
 
 from dualshield.hardening.carrier import Carrier
-from dualshield.hardening.visibility import VisibilityBudget
+from dualshield.hardening.visibility import VisibilityBudget, noticeable
 
 Floats = npt.NDArray[np.float64]
 Solve = Callable[[Floats, float], Floats]
@@ -71,16 +72,25 @@ def confined(pixels: torch.Tensor, budget: VisibilityBudget, threshold: torch.Te
     return delta.contiguous()
 
 
-def through(
+def perturbed(
     pixels: torch.Tensor,
-    carrier: Carrier | None,
-    perturb: Callable[[torch.Tensor], torch.Tensor],
+    budget: VisibilityBudget,
+    solve: Callable[[torch.Tensor, Floats, float], Floats],
     worth: Callable[[torch.Tensor], float],
+    *,
+    opacity: torch.Tensor | None = None,
+    carrier: Carrier | None = None,
 ) -> torch.Tensor:
-    """Run ``perturb`` twice, the second time with the errors of the published file (``carrier``); return the better."""
-    first = perturb(pixels)
+    """Return a perturbation of canonical pixels within the budget, for the file as published.
+
+    ``solve`` finds the grey change of an image. It runs twice, the second time with the errors of the published file
+    (``carrier``); the one whose published image is ``worth`` more is returned.
+    """
+    threshold = noticeable(pixels, opacity)
+    first = confined(pixels, budget, threshold, partial(solve, pixels))
     if carrier is None:
         return first
     published = carrier(first)
-    second = perturb((published - first).clamp(0, 1))
+    image = (published - first).clamp(0, 1)
+    second = confined(image, budget, threshold, partial(solve, image))
     return max((first, published), (second, carrier(second)), key=lambda pair: worth(pair[1]))[0]

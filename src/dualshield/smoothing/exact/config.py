@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal
 
 from dualshield.errors import InputError
+from dualshield.images.space import CANONICAL_SIZE
 from dualshield.smoothing.names import Method
 
 MIN_SIGMA, MAX_SIGMA = 1e-3, 1000  # with less noise the soft median is finer than floating point resolves
@@ -40,6 +41,8 @@ class ExactConfig:
                 raise InputError(f"threshold {threshold} is not a bit error rate in [0, 0.5)")
         if self.lowpass is not None and (not isinstance(self.lowpass, int) or isinstance(self.lowpass, bool)):
             raise InputError(f"low-pass {self.lowpass!r} is neither a whole number nor None")
+        if self.lowpass is not None and not 2 <= self.lowpass <= CANONICAL_SIZE:
+            raise InputError(f"low-pass {self.lowpass} is not between 2 and {CANONICAL_SIZE}")
 
     # What configurations of votes also have.
     method: ClassVar[Method] = "exact"
@@ -89,4 +92,5 @@ class ExactConfig:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    # Not math.isfinite, which fails on a whole number that no float can hold.
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
