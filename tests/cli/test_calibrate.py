@@ -84,7 +84,9 @@ def test_it_writes_a_profile_and_shows_it(data: Path, tmp_path: Path, capsys: py
         assert all(word in shown for word in title.split())
     assert "of variants" not in shown
     assert "worst unrelated" not in shown
-    assert sum("│" in line for line in lines) == len(POINTS) + 1
+    assert profile.exact is not None
+    assert sum("│" in line for line in lines) == len(POINTS) + 1 + len(profile.exact.sigmas)
+    assert any(line.startswith("exact: mean radius") for line in lines)
     assert any(
         line.startswith("collisions: 45 pairs of unrelated images") and "at most 6.441 %" in line for line in lines
     )

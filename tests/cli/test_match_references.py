@@ -55,9 +55,21 @@ def test_a_kept_reference_is_refused_by_another_matcher(
     options: tuple[str, ...], named: str, photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "kept.dsref"
-    deploy("pdq").enroll(photo_files[0]).save(file)
+    deploy("pdq", method="votes").enroll(photo_files[0]).save(file)
     assert run("match", file, photo_files[0], *CHEAP, *options) == 2
     assert named in complaint(capsys)
+
+
+def test_an_exact_reference_and_one_of_votes_are_told_apart(
+    photo_files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for method, other in (("exact", "votes"), ("votes", "exact")):
+        file = tmp_path / f"{method}.dsref"
+        deploy("pdq", method=method).enroll(photo_files[0]).save(file)  # type: ignore[arg-type]
+        assert run("match", file, photo_files[0], "--json") == 0
+        assert f'"method": "{method}"' in capsys.readouterr().out
+        assert run("match", file, photo_files[0], "--method", other) == 2
+        assert "leave out the method, or enroll it again" in complaint(capsys)
 
 
 def test_a_reference_from_a_stranger_loads_no_card(

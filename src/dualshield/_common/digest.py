@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 _CELL_EDGE = 0.3819660113
 # Characters of one value in an error message.
-MAX_SHOWN = 300
+MAX_SHOWN = 80
 
 
 def canonical_json(value: Any) -> str:

@@ -11,8 +11,6 @@ from dualshield.smoothing.statistics import Decision
 
 # Votes under a limit law decide, and prove nothing.
 LIMIT = "clipped-limit"
-# Images without structure have a soft distance this near to one half; unrelated images seldom have.
-FLAT = 1e-4
 
 
 def explain(result: MatchResult, false_matches: float | None = None) -> str:
@@ -24,9 +22,9 @@ def explain(result: MatchResult, false_matches: float | None = None) -> str:
     else:
         lines += [_says(member) for member in result.members]
     lines += _certificate(result)
-    flat = [m for m in result.members if m.soft_distance is not None and abs(m.soft_distance - 0.5) < FLAT]
+    flat = [member.hash for member in result.members if member.is_flat]
     if result.decision is Decision.NO_MATCH and flat:
-        lines.append(_line("why", f"{flat[0].hash} sees no structure in the query, as in a flat colour"))
+        lines.append(_line("why", f"{flat[0]} sees no structure in the query, as in a flat colour"))
     near = [m for m in result.members if m.soft_distance is None and m.is_near_without_noise]
     if result.decision is Decision.NO_MATCH and not result.abstained and near:
         lines += [
@@ -94,7 +92,9 @@ def _certificate(result: MatchResult) -> list[str]:
         return [_line("certificate", f"none: these votes prove no decision{told}")]
     if result.radius <= 0:
         return [_line("certificate", f"none: {_no_radius(result)}")]
-    if not result.alpha:
+    best = max(result.members, key=lambda member: member.radius if member.decision is result.decision else -1.0)
+    # One member's proof is enough for a match; a non-match needs all members.
+    if not result.alpha or (result.decision is Decision.MATCH and best.soft_distance is not None):
         return _proof(result)
     word, opposite = _word(result.decision), "NO MATCH" if result.decision is Decision.MATCH else "MATCH"
     abstention = "it may still lead to ABSTAIN"

@@ -84,7 +84,7 @@ def match(ctx: click.Context, /, reference: str, query: str, hash_name: str, as_
     kept = Reference.load(reference) if is_kept(reference) else None
     if kept is not None and ctx.get_parameter_source("hash_name") is not ParameterSource.COMMANDLINE:
         hash_name = _hash_of(kept)
-    options["matcher"] = method_of(kept, options["matcher"])
+    options["matcher"] = method_of(kept, options["matcher"], hash_name)
     answer = _answer(hash_name, reference, kept, query, options)
     if keep is not None:
         outputs.check(keep)
@@ -123,7 +123,9 @@ def _answer(hash_name: str, reference: str, kept: Reference | None, query: str, 
 def _exact(hash_name: str, is_bare: bool, options: dict[str, Any]) -> ExactDeployment | None:
     """Return an exact deployment where these options ask for one; None where they ask for votes."""
     linear = get_linear(hash_name)
-    if linear is None or options["rule"] not in (None, "hamming") or options["device"] != "cpu":
+    # What the library checks in parameters that an exact matcher does not use, it checks with its own words.
+    unusual = any(options[name] is not None for name in ("batch_size", "seed")) or options["device"] != "cpu"
+    if linear is None or options["rule"] not in (None, "hamming") or unusual:
         return None
     given = deployment_parameters(options)
     profile = find_profile(hash_name) if given["profile"] is None else Profile.load(given["profile"])
@@ -141,14 +143,14 @@ def _exact(hash_name: str, is_bare: bool, options: dict[str, Any]) -> ExactDeplo
     )
     if not is_exact(linear.name, linear, profile, wanted):
         return None
-    if profile is not None and (profile.hash, profile.hash_version) != (linear.name, linear.version):
-        return None  # a deployment says what is wrong
+    if profile is None or profile.exact is None:
+        return None  # a deployment says that this is not calibrated
+    if (profile.hash, profile.hash_version) != (linear.name, linear.version):
+        return None  # and what is wrong here
     plain = int(DEFAULT_THRESHOLD * linear.bits + 1e-9) + 0.5
     config = exact_config(DEFAULT_THRESHOLD, profile, wanted)
     on_abstain = Decision(options["on_abstain"].replace("-", "_"))
-    return ExactDeployment(
-        linear, config, plain, None if profile is None else profile.exact, options["engine"], on_abstain
-    )
+    return ExactDeployment(linear, config, plain, profile.exact, options["engine"], on_abstain)
 
 
 def _deployed(

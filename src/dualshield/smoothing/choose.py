@@ -62,10 +62,19 @@ def is_kept(source: object) -> bool:
 
 
 def is_exact(
-    name: str, linear: LinearHash | None, profile: Profile | None, wanted: Wanted, *, native: bool = False
+    name: str,
+    linear: LinearHash | None,
+    profile: Profile | None,
+    wanted: Wanted,
+    *,
+    native: bool = False,
+    beside_votes: bool = False,
 ) -> bool:
-    """Whether queries are decided exactly: asked for, or possible, calibrated, and no parameter of votes given."""
-    given = [parameter for parameter in VOTE_PARAMETERS if parameter in wanted.changes]
+    """Whether queries are decided exactly: asked for, or possible, calibrated, and no parameter of votes given.
+
+    Beside members that vote (``beside_votes``) parameters of votes are theirs.
+    """
+    given = [parameter for parameter in VOTE_PARAMETERS if parameter in wanted.changes and not beside_votes]
     of_votes = bool(given or wanted.config or wanted.parameters != "profile" or native)
     if wanted.method not in (None, *get_args(Method)):
         raise InputError(f"unknown method {wanted.method!r}: use one of {', '.join(get_args(Method))}")
@@ -107,9 +116,11 @@ def exact_config(plain_threshold: float, profile: Profile | None, wanted: Wanted
     return config if threshold is None else replace(config, thresholds=(threshold,) * len(config.sigmas))
 
 
-def method_of(kept: Reference | None, asked: Method | None) -> Method | None:
-    """Return the method asked for, or the one that a saved reference was enrolled for."""
+def method_of(kept: Reference | None, asked: Method | None, hashes: object) -> Method | None:
+    """Return the method asked for, or the one that a saved reference of these hashes was enrolled for."""
     if asked is not None or kept is None:
         return asked
+    if isinstance(hashes, str) and hashes != "+".join(str(member.terms["hash"]["name"]) for member in kept.members):
+        return None
     kinds = {isinstance(member, ExactReference) for member in kept.members}
     return {frozenset({True}): EXACT, frozenset({False}): VOTES}.get(frozenset(kinds))

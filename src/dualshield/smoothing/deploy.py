@@ -115,7 +115,10 @@ def deploy(
     specs = _specs(hash)
     if profile is not None and len(specs) > 1:
         raise InputError("profile cannot be given for several hashes; each uses its own profile")
-    members = tuple(_member(spec, rule, wanted) for spec in specs)
+    hashes = [as_hash(spec) for spec in specs]
+    # Beside a hash that can only vote, a linear one stays exact, and parameters of votes are for the other.
+    votes = any(hash_.linear is None for hash_ in hashes)
+    members = tuple(_member(spec, hash_, rule, wanted, votes) for spec, hash_ in zip(specs, hashes, strict=True))
     recipe = None
     if all(isinstance(spec, str) for spec in specs):
         again = {**wanted.changes, "profile": wanted.profile, "parameters": parameters, "config": config}
@@ -156,7 +159,7 @@ def match(
     kept = Reference.load(reference) if is_kept(reference) else reference  # type: ignore[arg-type]
     is_bare = kept.is_bare if isinstance(kept, Reference) else is_bare_code(kept)
     if isinstance(kept, Reference) and not isinstance(hash, Deployment):
-        parameters = {**parameters, "method": method_of(kept, parameters.get("method"))}
+        parameters = {**parameters, "method": method_of(kept, parameters.get("method"), hash)}
     deployment = as_deployment(hash, {"for_codes": True, **parameters} if is_bare else parameters)
     image = as_image(query)
     return deployment.match(as_reference(deployment, kept), image, noise=GaussianSource.make(seed))
@@ -208,15 +211,18 @@ def _specs(hash: HashLike | Sequence[HashLike]) -> list[str | PerceptualHash]:
     return found
 
 
-def _member(spec: str | PerceptualHash, rule: str | None, wanted: Wanted) -> Member:
-    hash_ = as_hash(spec)
+def _member(
+    spec: str | PerceptualHash, hash_: PerceptualHash, rule: str | None, wanted: Wanted, beside_votes: bool
+) -> Member:
     hash_ = hash_ if rule is None else hash_.with_rule(rule)
     if wanted.config is not None and not isinstance(wanted.config, MatcherConfig):
         raise InputError(f"config is of type {type(wanted.config).__name__}; give a MatcherConfig")
     profile = _profile(spec, hash_, wanted)
-    if is_exact(hash_.name, hash_.linear, profile, wanted, native=hash_.rule == "native"):
-        return Member(hash_, exact_config(hash_.threshold, profile, wanted), profile)
-    config = wanted.config or _starting_point(hash_, profile, wanted)
+    native = hash_.rule == "native"
+    if is_exact(hash_.name, hash_.linear, profile, wanted, native=native, beside_votes=beside_votes):
+        config = exact_config(hash_.threshold, profile, wanted)
+        return Member(hash_, config, profile, "" if profile and profile.exact else _warning(hash_, None, wanted))
+    config_of_votes = wanted.config or _starting_point(hash_, profile, wanted)
     changes = dict(wanted.changes)
     if wanted.sigma is not None:
         changes["sigma"] = wanted.sigma
@@ -224,7 +230,7 @@ def _member(spec: str | PerceptualHash, rule: str | None, wanted: Wanted) -> Mem
         changes["lowpass"] = wanted.lowpass
     if wanted.parameters != "profile" and PAPER.threshold is not None:
         hash_ = hash_.with_threshold(PAPER.threshold)  # the paper uses one threshold for votes and the plain hash
-    return Member(hash_, replace(config, **changes), profile, _warning(hash_, profile, wanted))
+    return Member(hash_, replace(config_of_votes, **changes), profile, _warning(hash_, profile, wanted))
 
 
 def _profile(spec: str | PerceptualHash, hash_: PerceptualHash, wanted: Wanted) -> Profile | None:

@@ -196,6 +196,8 @@ class Deployment:
 
     def _matcher(self, member: Member, config: MatcherConfig | ExactConfig) -> Matcher:
         if isinstance(config, ExactConfig):
+            if member.warning:
+                logger.warning("%s", member.warning)
             return DeployedExactMatcher(member.hash.to(self.device), config)
         count = len(self._voters)
         return SmoothedMatcher(

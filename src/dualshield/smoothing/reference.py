@@ -11,6 +11,7 @@ from typing import Any
 
 from dualshield._common.checks import PATH, require
 from dualshield.errors import UnusableReferenceError
+from dualshield.smoothing.exact.reference import NOISE
 from dualshield.smoothing.reference_file import Kept, fingerprint_of, load_members, save_members
 
 
@@ -68,6 +69,12 @@ def check_terms(reference: Reference, hashes: str, terms: Sequence[tuple[dict[st
             f"reference {reference.name} was enrolled for hash {theirs}, not for {hashes}; enroll it again"
         )
     for (expected, code_like), kept in zip(terms, reference.members, strict=True):
+        kinds = ["the exact matcher" if each["noise"] == NOISE else "votes" for each in (kept.terms, expected)]
+        if kinds[0] != kinds[1]:
+            raise UnusableReferenceError(
+                f"reference {reference.name} was enrolled for {kinds[0]}, with another configuration than {kinds[1]} "
+                "have; leave out the method, or enroll it again"
+            )
         difference = kept.difference(expected, code_like)
         if difference:
             raise UnusableReferenceError(

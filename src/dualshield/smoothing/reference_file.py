@@ -135,6 +135,8 @@ def _member(data: Any) -> Kept:
     if terms["noise"] == NOISE:
         if terms["mode"] != "code" or terms["rule"] != "hamming":
             raise ValueError("an exact reference has one code of bits")
+        if code.all() or not code.any():
+            raise ValueError("its code is all ones or all zeros, which says nothing about an image")
         return ExactReference(terms, sigma, plain.astype(np.bool_), code.astype(np.bool_), data["bare"])
     entries = _bank(bank, data["code"], code.size, terms["draws"])
     return _of_votes(terms, sigma, plain, code, entries, _pixels(pixels), data["bare"])

@@ -50,6 +50,7 @@ class MemberResult:
     engine: str
     seconds: float
     soft_distance: float | None = None  # what an exact matcher compares with the threshold; None for votes
+    is_flat: bool = False  # an exact matcher sees no structure in the query, as in a flat colour
 
     @property
     def is_near_without_noise(self) -> bool:

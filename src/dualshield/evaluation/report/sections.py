@@ -31,7 +31,8 @@ SUMMARY = (
 )
 CERTIFIED = (
     "No perturbation of the query shorter than its certified radius turns a match into a non-match; it may still lead "
-    "to an abstention. Inside the detected radius the matcher still answers match, with probability 0.999. CNER, the "
+    "to an abstention. Inside the detected radius the matcher still answers match, with probability 0.999. An exact "
+    "matcher never abstains, and its radii hold without any probability: both are the same. CNER, the "
     "certified non-evasion rate, is the share of positive pairs that match and are certified up to a radius; pairs "
     "without a certified match count with radius 0. Identity pairs compare the published image with itself, benign "
     "variants with a mild transformation of it. A dash means that the variant has no certificate at all."
@@ -47,9 +48,10 @@ BLACKBOX = (
     "of queries, as in the paper."
 )
 ADAPTIVE = (
-    "The strongest attack we know: gradients averaged over draws of the deployed noise, and for each image a bisection "
-    "over the budgets. The cost of evasion is the ℓ₂ norm at which half of the images evade, interpolated on a log "
-    "scale. The paper has no figures for such an attack."
+    "The strongest attack we know, and for each image a bisection over the budgets: gradients averaged over draws of "
+    "the deployed noise, or for an exact matcher the shortest change that crosses its boundary. The cost of evasion is "
+    "the ℓ₂ norm at which half of the images evade, interpolated on a log scale. The paper has no figures for such an "
+    "attack."
 )
 TRANSFORMS = (
     "Everyday edits, not attacks: images saved again, cropped, rotated or recoloured. Brightness and contrast have "

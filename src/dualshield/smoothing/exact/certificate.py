@@ -24,6 +24,7 @@ _FACTORS = (0.55, 0.8, 1.0, 1.25, 1.8, 3.0)
 _WIDER = (1.0, 2.0, 4.0)
 # Subtracted from every radius, relative to 1 + radius, for the last square root.
 ROUNDING = 1e-9
+FLAT = 1e-3
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class ExactCertificate:
     matched: bool
     soft_distance: float
     radius: float
+    is_flat: bool = False  # all bits of the query but one at most are coin tosses
 
 
 class SoftHash:
@@ -70,11 +72,14 @@ class SoftHash:
             raise InputError("coefficients and the limit must be finite numbers (found NaN or infinity)")
         if code.dtype != np.bool_ or len(code) != len(coefficients):
             raise InputError(f"a code has {len(coefficients)} bools, this one {len(code)} values of type {code.dtype}")
-        distance = self.distance(coefficients, code)
+        probability = self.probabilities(coefficients)
+        distance = soft_distance(probability, code)
         matched = distance <= limit
         kind = Evasion if matched else Evasion.forced_match
         evasion = kind(self.rows, coefficients, code, limit, self.sigma, self.ones)
-        return ExactCertificate(matched, distance, self._radius(evasion))
+        # One bit may see the brightness, which a flat image has too.
+        is_flat = bool(np.sort(np.abs(probability - 0.5))[-2:-1].max(initial=0.0) < FLAT)
+        return ExactCertificate(matched, distance, self._radius(evasion), is_flat)
 
     def attack(self, coefficients: Matrix, code: Bits, limit: float) -> tuple[Evasion, Multipliers]:
         """Return the problem of the attacker, and about its solution."""

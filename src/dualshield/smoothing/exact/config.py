@@ -29,13 +29,10 @@ class ExactConfig:
     lowpass: int | None = None
 
     def __post_init__(self) -> None:
+        for sigma in self.sigmas:
+            _check_sigma(sigma)
         if not self.sigmas or len(self.sigmas) != len(self.thresholds) or len(set(self.sigmas)) < len(self.sigmas):
             raise InputError("an exact matcher needs one or more different sigmas, and one threshold for each")
-        for sigma in self.sigmas:
-            if not (_is_number(sigma) and MIN_SIGMA <= sigma <= MAX_SIGMA):
-                raise InputError(
-                    f"sigma {sigma} is not in [{MIN_SIGMA:g}, {MAX_SIGMA}]; it is in units of the pixel range [0, 1]"
-                )
         for threshold in self.thresholds:
             if not (_is_number(threshold) and 0 <= threshold < 0.5):
                 raise InputError(f"threshold {threshold} is not a bit error rate in [0, 0.5)")
@@ -66,13 +63,12 @@ class ExactConfig:
         """Return the configuration with one sigma; between two, the threshold of the smaller one, which is lower."""
         if sigma == "auto":
             return self
-        if not _is_number(sigma):
-            raise InputError(f"sigma {sigma!r} is not a number")
+        _check_sigma(sigma)
         below = [i for i, known in enumerate(self.sigmas) if known <= float(sigma) * (1 + 1e-12)]
         if not below:
             smallest = min(self.sigmas)
             raise InputError(
-                f"sigma {sigma} is below {smallest:g}, the smallest calibrated one; give a threshold too, or calibrate"
+                f"sigma {sigma} is below {smallest:g}, the smallest calibrated one; take a larger one, or use votes"
             )
         nearest = max(below, key=lambda i: self.sigmas[i])
         return replace(self, sigmas=(float(sigma),), thresholds=(self.thresholds[nearest],))
@@ -89,6 +85,13 @@ class ExactConfig:
         if unknown:
             raise InputError(f"an exact matcher has no {', '.join(sorted(unknown))}; use votes, or leave it out")
         return replace(changed, **left)
+
+
+def _check_sigma(sigma: object) -> None:
+    if not (_is_number(sigma) and MIN_SIGMA <= sigma <= MAX_SIGMA):  # type: ignore[operator]
+        raise InputError(
+            f"sigma {str(sigma)[:20]} is not in [{MIN_SIGMA:g}, {MAX_SIGMA}]; it is in units of the pixel range [0, 1]"
+        )
 
 
 def _is_number(value: object) -> bool:

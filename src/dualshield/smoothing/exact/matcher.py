@@ -74,8 +74,9 @@ class ExactMatcher:
                 best = found.radius, sigma, code
         if best is None:
             raise TooLittleStructureError(
-                f"too little structure to be protected: with noise of sigma {min(self.config.sigmas):g} the image does "
-                "not even match itself; use an image with more detail, or a smaller sigma"
+                f"too little structure to be protected by {self.linear.name}: even with noise of sigma "
+                f"{min(self.config.sigmas):g} its soft distance to itself is above the threshold, because too few bits "
+                "are stable (flat, faint, symmetric or mostly blank images); try another hash"
             )
         _, sigma, code = best
         return ExactReference(self.terms, float(sigma), self.linear.code(np.asarray(pixels)), code)
@@ -144,4 +145,5 @@ class ExactMatcher:
             engine="numpy",
             seconds=time.perf_counter() - started,
             soft_distance=found.soft_distance / bits,
+            is_flat=found.is_flat,
         )

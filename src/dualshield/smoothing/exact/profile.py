@@ -42,7 +42,7 @@ class ExactProfile:
     def __post_init__(self) -> None:
         self.config()
         self.external_config()
-        if self.deployed.collisions > self.unprotected.collisions:
+        if max(self.deployed.collisions, self.external.collisions) > self.unprotected.collisions:
             raise InputError("more collisions were measured with its thresholds than with the plain hash")
 
     def config(self) -> ExactConfig:
