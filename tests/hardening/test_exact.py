@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dualshield.errors import TooLittleStructureError
 from dualshield.hardening.harden import Hardener
 from dualshield.images import CanonicalImage
+from dualshield.images.eight_bit import to_8bit
 from dualshield.images.synthetic import blank_images
 from dualshield.smoothing.deploy import deploy
+from dualshield.smoothing.statistics import Decision
 
 
 @pytest.mark.parametrize(("index", "gain"), [(0, 1.2), (1, 1.8)])
@@ -25,6 +29,18 @@ def test_the_proven_radius_of_the_published_file_grows(photos: list[CanonicalIma
     assert radii.distance_before is not None
     assert radii.distance_after is not None
     assert radii.distance_after < radii.distance_before
+
+
+@pytest.mark.parametrize("name", ["phash", "dhash", "ahash"])
+def test_the_rest_of_the_family_gains_too(photos: list[CanonicalImage], name: str) -> None:
+    """One with a median, one with zero, one whose rows are tied together by their mean."""
+    deployment = deploy(name)
+    before = deployment.match(deployment.enroll(photos[1]), photos[1])
+    delta, _ = Hardener(deployment).perturb(photos[1])
+    hardened = replace(photos[1], pixels=to_8bit(photos[1].pixels + delta))
+    after = deployment.match(deployment.enroll(hardened), hardened)
+    assert (before.decision, after.decision) == (Decision.MATCH, Decision.MATCH)
+    assert after.radius > 1.1 * before.radius > 0
 
 
 def test_a_flat_image_cannot_be_protected() -> None:

@@ -91,6 +91,15 @@ def test_a_flat_image_is_no_reference_and_never_matches(
     assert result.member.soft_distance == pytest.approx(0.5, abs=1e-6)
 
 
+def test_structure_is_told_from_none(deployment: Deployment, photos: list[CanonicalImage]) -> None:
+    phash = deploy("phash")
+    grey = CanonicalImage(torch.full((3, 512, 512), 0.7), "grey")
+    for matcher in (deployment, phash):
+        reference = matcher.enroll(photos[0])
+        assert matcher.match(reference, grey).member.is_flat
+        assert not matcher.match(reference, photos[1]).member.is_flat
+
+
 def test_pixels_that_are_not_numbers_are_refused(matcher: DeployedExactMatcher) -> None:
     pixels = np.full((3, 512, 512), 0.5, np.float32)
     pixels[0, 0, 0] = np.nan
@@ -233,8 +242,8 @@ def test_another_threshold_is_another_configuration(deployment: Deployment, phot
 
 
 def test_an_exact_member_needs_no_share_of_alpha(toy_hash: object, photos: list[CanonicalImage]) -> None:
-    joint = deploy(["pdq", toy_hash], sigma=0.5)  # type: ignore[list-item]
-    exact, voting = joint.matchers
+    joint = deploy(["pdq", toy_hash], sigma=0.5, n=200)  # type: ignore[list-item]
+    exact, voting = joint.matchers  # votes are for the hash that can only vote
     assert isinstance(exact, DeployedExactMatcher)
     assert voting.config.alpha == joint.alpha == pytest.approx(1e-3)
     result = joint.match(joint.enroll(photos[0]), photos[0])

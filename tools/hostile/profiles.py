@@ -46,6 +46,7 @@ def kinds() -> Iterator[Kind]:
             yield _json(f"{what} as {field} of exact", lambda data, v=value: data["exact"].update(v))  # type: ignore[misc]
         yield _json(f"an exact part without {field}", lambda data, f=field: data["exact"].pop(f))  # type: ignore[misc]
     yield _json("more thresholds than sigmas", lambda data: data["exact"]["thresholds"].append(0.3))
+    yield _json("lists as sigmas", lambda data: data["exact"].update(sigmas=[[1.0]] * 12))
     yield _json("a threshold of one half", lambda data: data["exact"].update(thresholds=[0.5] * 12))
     yield _json("a sigma of zero", lambda data: data["exact"]["sigmas"].__setitem__(0, 0.0))
     yield _json("more collisions than the plain hash", lambda data: data["exact"]["deployed"].update(collisions=0.5))

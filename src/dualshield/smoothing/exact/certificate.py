@@ -34,7 +34,7 @@ class ExactCertificate:
     matched: bool
     soft_distance: float
     radius: float
-    is_flat: bool = False  # all bits of the query but one at most are coin tosses
+    is_flat: bool = False  # the bits of the query, but for one at most, are all alike
 
 
 class SoftHash:
@@ -77,8 +77,8 @@ class SoftHash:
         matched = distance <= limit
         kind = Evasion if matched else Evasion.forced_match
         evasion = kind(self.rows, coefficients, code, limit, self.sigma, self.ones)
-        # One bit may see the brightness, which a flat image has too.
-        is_flat = bool(np.sort(np.abs(probability - 0.5))[-2:-1].max(initial=0.0) < FLAT)
+        # Bits differ only where the image does. One may see the brightness, which a flat image has too.
+        is_flat = bool(np.ptp(np.sort(probability)[1:-1]) < FLAT) if len(probability) > 2 else False
         return ExactCertificate(matched, distance, self._radius(evasion), is_flat)
 
     def attack(self, coefficients: Matrix, code: Bits, limit: float) -> tuple[Evasion, Multipliers]:
