@@ -24,7 +24,7 @@ _FACTORS = (0.55, 0.8, 1.0, 1.25, 1.8, 3.0)
 _WIDER = (1.0, 2.0, 4.0)
 # Subtracted from every radius, relative to 1 + radius, for the last square root.
 ROUNDING = 1e-9
-FLAT = 1e-3
+FLAT = 1e-2
 
 
 @dataclass(frozen=True)
