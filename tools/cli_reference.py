@@ -43,7 +43,7 @@ SCRIPT = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```$", re.DOTALL | re.MULTI
 # What click adds to the help of an option.
 FACTS = re.compile(r"\[((?:env var|default|required)\b[^\]]*|[^\]]*<=?x[^\]]*)\]$")
 # What differs from run to run: times, and how far the votes of a run were apart.
-TIMES = re.compile(r"\b\d+(\.\d+)? s\b")
+TIMES = re.compile(r"\b\d+(\.\d+)? m?s\b")
 # The noise is secret, so radii below their ceiling and distances differ a little.
 VOTES = re.compile(r"\b\d+\.\d{3} -> \d+\.\d{3}")
 

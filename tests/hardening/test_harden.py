@@ -150,7 +150,7 @@ def test_several_hashes_share_one_perturbation(photo: Path) -> None:
     assert report.radius_after == max(r.after for r in report.radii.values()) > 0
     for matcher in deployment.matchers:
         assert report.radii[matcher.hash.name].ceiling == matcher.config.radius_ceiling
-        assert matcher.config.alpha == deployment.alpha / 2
+        assert matcher.config.alpha == (0.0 if matcher.config.method == "exact" else deployment.alpha)
 
 
 def test_an_image_that_does_not_match_itself_has_no_radius(photo_files: list[Path]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -36,13 +37,16 @@ def digest_of_matrices(*matrices: npt.NDArray[np.float64]) -> str:
 
 def difference_of(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
     """Say in which fields of ``ours`` another description differs; empty if in none."""
-    if theirs is ours:
-        return ""
-    return "; ".join(
-        f"{name} {_short(theirs.get(name))}, here {_short(value)}"
-        for name, value in ours.items()
-        if canonical_json(theirs.get(name)) != canonical_json(value)
-    )
+    return "" if theirs is ours else "; ".join(_differences(theirs, ours))
+
+
+def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[str]:
+    for name, value in ours.items():
+        other = theirs.get(name)
+        if isinstance(other, dict) and isinstance(value, dict):
+            yield from (f"{name} {difference}" for difference in _differences(other, value))
+        elif canonical_json(other) != canonical_json(value):
+            yield f"{name} {_short(other)}, here {_short(value)}"
 
 
 def _short(value: Any) -> str:

@@ -100,7 +100,10 @@ def calibrate(
     )
     profile = run.run(None if journal is None else Path(journal), progress)
     if looked is not None:
-        profile = replace(profile, exact=looked.calibrate(hash_.threshold, plan.radius_images, progress))
+        try:
+            profile = replace(profile, exact=looked.calibrate(hash_.threshold, plan.radius_images, progress))
+        except InputError as error:
+            logger.warning("%s; it stays without an exact matcher", error)
     facts: dict[str, Any] = {"date": datetime.now(UTC).date().isoformat(), "fpr": fpr, "pairs": run.pairs}
     facts["collisions_at_most"] = collisions_at_most(profile.false_matches, run.pairs)
     profile = replace(profile, measured={**profile.measured, **facts})

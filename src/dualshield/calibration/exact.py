@@ -94,7 +94,8 @@ class _Level:
         before, after = plain.distances(), self.distances
         photos = len(plain.photos)
         (low, middle), (plain_low, plain_middle) = (_tail(d[:photos, :photos]) for d in (after, before))
-        spread = (middle - low) / (plain_middle - plain_low)
+        # With a few photos there may be no tail at all.
+        spread = (middle - low) / (plain_middle - plain_low) if plain_middle > plain_low else 1.0
         limit = min(middle - (plain_middle - plain.limit) * spread, MOST * plain.photos.shape[1])
         allowed = int((before <= plain.limit).sum())
         # The first distance beyond those that may match, so that no more do.
@@ -208,7 +209,8 @@ def _tail(distances: Floats) -> tuple[float, float]:
 
 
 def _rate(matched: npt.NDArray[np.bool_], distances: Floats) -> float:
-    return float((matched & np.isfinite(distances)).sum() / np.isfinite(distances).sum())
+    pairs = np.isfinite(distances)
+    return float((matched & pairs).sum() / max(1, int(pairs.sum())))
 
 
 def _nearest(distances: Floats, plain: PlainSeen) -> float:
