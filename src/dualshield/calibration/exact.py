@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -59,8 +60,9 @@ class PlainSeen:
         """The largest distance that matches, in bits."""
         return float(self.threshold * self.photos.shape[1])
 
+    @cached_property
     def distances(self) -> Floats:
-        """Return the distances of all ordered pairs of photos and blanks; infinity where a pair is not unrelated."""
+        """The distances of all ordered pairs of photos and blanks; infinity where a pair is not unrelated."""
         codes = np.concatenate([self.photos, self.blanks]).astype(np.float64)
         found = codes @ (1 - codes.T) + (1 - codes) @ codes.T
         return _unrelated(found, len(self.photos))
@@ -81,7 +83,6 @@ class _Level:
         probability = np.array([self.soft.probabilities(row) for row in images])
         self.codes = probability > 0.5 if codes is None else codes
         self.distances = _unrelated(_soft(self.codes, probability), len(seen.photos))
-        self.own = np.where(self.codes, 1 - probability, probability).sum(1)
         self.limit = self._limit(plain)
         self.variants = np.array(
             [
@@ -91,7 +92,7 @@ class _Level:
         )
 
     def _limit(self, plain: PlainSeen) -> float:
-        before, after = plain.distances(), self.distances
+        before, after = plain.distances, self.distances
         photos = len(plain.photos)
         (low, middle), (plain_low, plain_middle) = (_tail(d[:photos, :photos]) for d in (after, before))
         # With a few photos there may be no tail at all.
@@ -119,7 +120,7 @@ def calibrate_exact(
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> ExactProfile:
     """Choose low-pass, sigmas and thresholds: the largest mean radius that keeps the plain hash's rates."""
-    distances = plain.distances()[: min(REFERENCES, len(plain.photos))]
+    distances = plain.distances[: min(REFERENCES, len(plain.photos))]
     collisions = _rate(distances <= plain.limit, distances)
     unprotected = ExactRates(0.0, plain.kept(), collisions, _nearest(distances, plain))
     candidates: list[tuple[float, ExactProfile]] = []

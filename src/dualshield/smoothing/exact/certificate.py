@@ -75,18 +75,19 @@ class SoftHash:
         probability = self.probabilities(coefficients)
         distance = soft_distance(probability, code)
         matched = distance <= limit
-        kind = Evasion if matched else Evasion.forced_match
-        evasion = kind(self.rows, coefficients, code, limit, self.sigma, self.ones)
+        evasion = self._evasion(coefficients, code, limit, matched)
         # Bits differ only where the image does. One may see the brightness, which a flat image has too.
         is_flat = bool(np.ptp(np.sort(probability)[1:-1]) < FLAT) if len(probability) > 2 else False
         return ExactCertificate(matched, distance, self._radius(evasion), is_flat)
 
     def attack(self, coefficients: Matrix, code: Bits, limit: float) -> tuple[Evasion, Multipliers]:
         """Return the problem of the attacker, and about its solution."""
-        matched = self.distance(coefficients, code) <= limit
-        kind = Evasion if matched else Evasion.forced_match
-        evasion = kind(self.rows, coefficients, code, limit, self.sigma, self.ones)
+        evasion = self._evasion(coefficients, code, limit, self.distance(coefficients, code) <= limit)
         return evasion, multipliers(evasion, self._theta(evasion))
+
+    def _evasion(self, coefficients: Matrix, code: Bits, limit: float, matched: bool) -> Evasion:
+        kind = Evasion if matched else Evasion.forced_match
+        return kind(self.rows, coefficients, code, limit, self.sigma, self.ones)
 
     def _theta(self, evasion: Evasion) -> float:
         return 0.0 if self.ones is None else soft_median(evasion.coefficients, self.spread, self.ones)
