@@ -111,5 +111,5 @@ class SoftHash:
 
 
 def _root(square: float) -> float:
-    radius = math.sqrt(max(square, 0.0))
+    radius = math.sqrt(square) if square > 0 else 0.0  # also for NaN: then nothing is proven
     return max(radius - ROUNDING * (1 + radius), 0.0)
