@@ -1,7 +1,7 @@
 """The joint decision of several hashes: a pair matches if any member matches, so an attacker must evade all of them.
 
-Each member that votes certifies with alpha divided by the number of such members; exact members cannot err. By the union
-bound all certificates hold together with probability at least 1 - alpha, whichever of them is then reported:
+Each member that votes certifies with alpha divided by the number of such members; exact members cannot err. By the
+union bound all certificates hold together with probability at least 1 - alpha, whichever of them is then reported:
 
 * a match holds as long as any member's match holds: its radius is the largest among the matching members;
 * a non-match needs the non-match of every member: its radius is the smallest of all members.
