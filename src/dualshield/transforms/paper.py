@@ -12,6 +12,7 @@ from PIL import Image
 
 from dualshield.errors import InputError
 from dualshield.transforms.family import Family
+from dualshield.transforms.pixels import blurred, resized
 
 # ITU-R 601 luma as in PIL and torchvision, whose adjust_contrast blends with its mean.
 _LUMA = (0.2989, 0.587, 0.114)
@@ -42,22 +43,15 @@ def _crop(pixels: torch.Tensor, ratio: float, _seed: int) -> torch.Tensor:
     height, width = pixels.shape[-2:]
     rows, columns = max(1, round(height * ratio)), max(1, round(width * ratio))
     top, left = (height - rows) // 2, (width - columns) // 2
-    kept = pixels[None, :, top : top + rows, left : left + columns]
-    return F.interpolate(kept, size=(height, width), mode="bilinear", antialias=True)[0]
+    return resized(pixels[:, top : top + rows, left : left + columns], height, width)
 
 
 def _blur(pixels: torch.Tensor, kernel_size: float, _seed: int) -> torch.Tensor:
-    """Blur with a separable Gaussian; sigma follows from the kernel size, as in OpenCV and torchvision."""
+    """Blur with a Gaussian kernel of this size."""
     size = int(kernel_size)
     if size // 2 >= min(pixels.shape[-2:]):
         raise InputError(f"blur kernel {size} does not fit an image of {tuple(pixels.shape[-2:])}; use a smaller one")
-    sigma = 0.3 * ((size - 1) * 0.5 - 1) + 0.8
-    offsets = torch.arange(size, dtype=torch.float64) - size // 2
-    weights = torch.exp(-0.5 * (offsets / sigma) ** 2)
-    weights = (weights / weights.sum()).to(pixels)
-    padded = F.pad(pixels[:, None], [size // 2] * 4, mode="reflect")
-    rows = F.conv2d(padded, weights.view(1, 1, 1, size))
-    return F.conv2d(rows, weights.view(1, 1, size, 1))[:, 0]
+    return blurred(pixels, size)
 
 
 def _noise(pixels: torch.Tensor, deviation: float, seed: int) -> torch.Tensor:

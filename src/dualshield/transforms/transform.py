@@ -1,24 +1,22 @@
-"""A transformation of images in [0,1]: one family at one level, clipped to [0,1]."""
+"""A transformation of images in [0,1]: one family at one level, or several in a chain, clipped to [0,1]."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import overload
 
 import torch
 
 from dualshield.errors import InputError
-from dualshield.images.accept import ImageLike, NotTensor, as_image
-from dualshield.images.canonical import CanonicalImage
-from dualshield.transforms import extras, paper
+from dualshield.transforms import edits, paper
+from dualshield.transforms.applied import Applied
 
-FAMILIES = {**paper.FAMILIES, **extras.FAMILIES}
+FAMILIES = {**paper.FAMILIES, **edits.FAMILIES}
 
 
 @dataclass(frozen=True)
-class Transform:
-    """One family at one level; only noise depends on the seed."""
+class Transform(Applied):
+    """One family at one level; only noise and grain depend on the seed."""
 
     family: str
     level: float
@@ -29,7 +27,8 @@ class Transform:
         family = FAMILIES[self.family]
         fits = family.lowest <= self.level <= family.highest
         if not fits or (family.step and (self.level - family.lowest) % family.step):
-            kind = {0: "a number", 1: "a whole number", 2: "an odd number"}[family.step]
+            kinds = {0: "a number", 1: "a whole number", 2: "an odd number"}
+            kind = kinds.get(family.step, f"a multiple of {family.step}")
             allowed = f"{kind} in [{family.lowest:g}, {family.highest:g}]"
             raise InputError(f"{self.family} level {self.level} is out of range; give {allowed}")
 
@@ -37,40 +36,69 @@ class Transform:
     def name(self) -> str:
         return f"{self.family}-{self.level:.12g}"
 
-    @overload
-    def __call__(self, image: torch.Tensor, *, seed: int = 0) -> torch.Tensor: ...
-
-    @overload
-    def __call__(self, image: NotTensor, *, seed: int = 0) -> CanonicalImage: ...
-
-    def __call__(self, image: ImageLike, *, seed: int = 0) -> torch.Tensor | CanonicalImage:
-        """Return the transformed image: of the same size for a float tensor (3, height, width), else canonical.
-
-        Other tensors (uint8, grey, with alpha) also give a canonical image, which the overloads cannot express.
-        """
-        if isinstance(image, torch.Tensor) and image.ndim == 3 and image.shape[0] == 3 and image.is_floating_point():
-            return self._apply(image, seed)
-        canonical = as_image(image)
-        return CanonicalImage(self._apply(canonical.pixels, seed), f"{canonical.name} {self.name}")
-
     def _apply(self, pixels: torch.Tensor, seed: int) -> torch.Tensor:
         return FAMILIES[self.family].apply(pixels, self.level, seed).clamp(0, 1)
 
 
-PAPER_TRANSFORMS = tuple(Transform(family, level) for family, levels in paper.LEVELS.items() for level in levels)
+@dataclass(frozen=True)
+class Chain(Applied):
+    """Several transformations, one after the other; all get the same seed."""
+
+    parts: tuple[Transform, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.parts) < 2:
+            raise InputError(f"a chain of {len(self.parts)} transforms is none; give two or more")
+
+    @property
+    def family(self) -> str:
+        return "+".join(part.family for part in self.parts)
+
+    @property
+    def name(self) -> str:
+        return "+".join(part.name for part in self.parts)
+
+    def _apply(self, pixels: torch.Tensor, seed: int) -> torch.Tensor:
+        for part in self.parts:
+            pixels = part(pixels, seed=seed)
+        return pixels
+
+
+def _listed(levels: dict[str, tuple[float, ...]]) -> tuple[Transform, ...]:
+    return tuple(Transform(family, level) for family, of_family in levels.items() for level in of_family)
+
+
+_CHAINS = tuple(Chain(tuple(Transform(family, level) for family, level in parts)) for parts in edits.CHAINS)
+
+PAPER_TRANSFORMS = _listed(paper.LEVELS)
 LOWEST_INTENSITY = tuple(transform for transform in PAPER_TRANSFORMS if transform.name in paper.MILDEST)
-EXTRA_TRANSFORMS = tuple(Transform(family, level) for family, levels in extras.LEVELS.items() for level in levels)
-ALL_TRANSFORMS = (*PAPER_TRANSFORMS, *EXTRA_TRANSFORMS)
+EVERYDAY_EDITS: tuple[Transform | Chain, ...] = (*_listed(edits.LEVELS), *_CHAINS)
+ALL_TRANSFORMS: tuple[Transform | Chain, ...] = tuple(
+    dict.fromkeys((*PAPER_TRANSFORMS, *EVERYDAY_EDITS, *_listed(edits.OLDER)))
+)
+EXTRA_TRANSFORMS = tuple(transform for transform in ALL_TRANSFORMS if transform not in PAPER_TRANSFORMS)
 
 
-def parse(name: str) -> Transform:
-    """Return the listed transform of this name; the level may be written with more digits, as in "crop-0.90"."""
-    family, _, level = name.strip().lower().partition("-")
+def parse(name: str) -> Transform | Chain:
+    """Return the listed transform of this name, or the chain of listed ones joined by "+".
+
+    The level may be written with more digits, as in "crop-0.90".
+    """
+    parts = tuple(_find(part) for part in name.lower().split("+"))
+    found = tuple(part for part in parts if part is not None)
+    if len(found) < len(parts):
+        known = ", ".join(transform.name for transform in ALL_TRANSFORMS)
+        raise InputError(f"unknown transform {name!r}; use one of {known}")
+    return found[0] if len(found) == 1 else Chain(found)
+
+
+def _find(name: str) -> Transform | None:
+    """Return the listed transform of this name; a family may have hyphens and a level a minus sign."""
     for transform in ALL_TRANSFORMS:
-        if transform.family == family and _number(level) == transform.level:
+        before, family, level = name.strip().partition(f"{transform.family}-")
+        if isinstance(transform, Transform) and family and not before and _number(level) == transform.level:
             return transform
-    known = ", ".join(transform.name for transform in ALL_TRANSFORMS)
-    raise InputError(f"unknown transform {name!r}; use one of {known}")
+    return None
 
 
 def _number(text: str) -> float:
