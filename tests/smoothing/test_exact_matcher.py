@@ -294,6 +294,6 @@ def test_the_code_of_a_reference_may_be_changed_only_with_its_terms(
     reference = deployment.enroll(photos[0])
     (kept,) = reference.members
     assert isinstance(kept, ExactReference)
-    short = replace(reference, members=(replace(kept, code=kept.code[:-1]),))
+    short = replace(reference, members=(replace(kept, levels=(replace(kept.levels[0], codes=kept.codes[:, :-1]),)),))
     with pytest.raises(UnusableReferenceError, match="255 values"):
         deployment.match(short, photos[0])

@@ -15,6 +15,7 @@ from dualshield.images import RADIUS_SPACE, CanonicalImage
 from dualshield.smoothing.config import PAPER, MatcherConfig
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.deployment import Deployment
+from dualshield.smoothing.level import Level
 from dualshield.smoothing.member_reference import MemberReference, majority
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.statistics import Decision, radius_ceiling
@@ -74,7 +75,7 @@ def test_bank_votes_are_independent() -> None:
     hash_, gradient = half_space()
     matcher = matcher_for(hash_, reference_mode="bank")
     bank = torch.tensor([[True], [False]])
-    reference = MemberReference({}, SIGMA, ONE, ONE, bank=bank)
+    reference = MemberReference({}, ONE, (Level(SIGMA, ONE[None], 0.0),), bank=bank)
     certain = at_distance(gradient, 50 * SIGMA).pixels
     counts = [matcher.count(reference, certain, 64, seed) for seed in range(200)]
     # Each vote is a fair coin through its own bank entry: variance 16. One entry per batch would give 1,024.

@@ -18,6 +18,7 @@ from dualshield.hashes.zoo import c_pdq
 from dualshield.images import FrontEnd
 from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.deploy import deploy
+from dualshield.smoothing.level import Level
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.member_reference import MemberReference, majority
 from dualshield.smoothing.noise import GaussianSource
@@ -43,7 +44,8 @@ def matcher_of(hash_: PerceptualHash, config: MatcherConfig) -> SmoothedMatcher:
 def as_values(reference: MemberReference) -> MemberReference:
     """The same codes, as the native rule has them."""
     bank = None if reference.bank is None else reference.bank.float()
-    return replace(reference, plain=reference.plain.float(), code=reference.code.float(), bank=bank)
+    levels = tuple(replace(level, codes=level.codes.float(), threshold=None) for level in reference.levels)
+    return replace(reference, plain=reference.plain.float(), levels=levels, bank=bank)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -88,7 +90,7 @@ def test_votes_have_the_right_probability() -> None:
     assert 0.2 < expected < 0.95
     config = MatcherConfig(sigma=sigma, reference_mode="code", n=4000, bank_size=4001)
     matcher = matcher_of(hash_, config)
-    reference = replace(matcher.enroll(pixels), code=torch.tensor([0.8, 0.3]))
+    reference = replace(matcher.enroll(pixels), levels=(Level(sigma, torch.tensor([[0.8, 0.3]]), None),))
     votes = matcher.count(reference, pixels, 4000, GaussianSource.from_seed(8))
     assert abs(votes / 4000 - expected) < 5 * (expected * (1 - expected) / 4000) ** 0.5 + 0.002
 

@@ -19,6 +19,7 @@ from dualshield.hashes import PerceptualHash, to_hex
 from dualshield.hashes.native_rule import NativeRule, l1
 from dualshield.images import CanonicalImage
 from dualshield.smoothing.deploy import deploy, match
+from dualshield.smoothing.level import Level
 from dualshield.smoothing.member_reference import MemberReference
 from dualshield.smoothing.reference import Reference
 from dualshield.smoothing.reference_file import fingerprint_of
@@ -173,7 +174,8 @@ def test_codes_of_another_length_are_refused_where_they_are_used(
     deployment = deploy(native, rule="native", sigma=0.2, n=50)
     whole = kept(deployment.enroll(photos[0]))
     for length in (1, 3):
-        short = Reference("short", (replace(whole, code=whole.code[:length], plain=whole.plain[:length]),))
+        levels = (Level(whole.sigma, whole.code[None, :length], None),)
+        short = Reference("short", (replace(whole, levels=levels, plain=whole.plain[:length]),))
         with pytest.raises(UnusableReferenceError, match="values"):
             deployment.match(short, photos[0])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -25,8 +25,8 @@ class ExactVictim(Victim):
     @staticmethod
     def of(matcher: DeployedExactMatcher, name: str, kept: ExactReference, service: Service) -> ExactVictim:
         """Return the matcher with this reference enrolled."""
-        plain, code = torch.from_numpy(kept.plain), torch.from_numpy(kept.code)
-        seen = MemberReference(kept.terms, kept.sigma, plain, code)
+        levels = tuple(replace(level, codes=torch.from_numpy(level.codes)) for level in kept.levels)
+        seen = MemberReference(kept.terms, torch.from_numpy(kept.plain), levels)
         return ExactVictim(matcher.hash, name, seen, service=service, exact=matcher, kept=kept)
 
     @property

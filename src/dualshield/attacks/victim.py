@@ -15,6 +15,7 @@ from dualshield.hashes.margins import signs
 from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images import CanonicalImage, ImageLike, as_image
 from dualshield.images.eight_bit import to_8bit
+from dualshield.smoothing.level import Level
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.member_reference import MemberReference
 from dualshield.smoothing.names import Origin
@@ -140,7 +141,7 @@ class Victim(Target):
         """Return the unprotected hash with its own matching rule as a victim."""
         image = as_image(reference)
         code = hash_.code(image.pixels)
-        return Victim(hash_, image.name, MemberReference({}, 0.0, code, code))
+        return Victim(hash_, image.name, MemberReference({}, code, (Level(0.0, code[None], hash_.threshold),)))
 
     def with_noise(self, noise: GaussianSource) -> Victim:
         """Return a copy with other noise of the defender."""

@@ -112,7 +112,7 @@ class FrontEnd:
 
     @cached_property
     def _tensors(self) -> tuple[torch.Tensor, ...]:
-        return _float32(self.rows, self.cols, self.colour, self.offset)
+        return float32(self.rows, self.cols, self.colour, self.offset)
 
     @cached_property
     def _bands(self) -> tuple[Band, Band] | None:
@@ -144,7 +144,7 @@ class FrontEnd:
             if self._scale is None:
                 image = _mix(colour, image)
         else:
-            image = _apply(pixels, rows, cols, colour)
+            image = apply_factors(pixels, rows, cols, colour)
         return image + offset[:, None, None]
 
     # -- the core ----------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class FrontEnd:
 
     @cached_property
     def _core_tensors(self) -> tuple[torch.Tensor, ...]:
-        return _float32(*self.core_factors)
+        return float32(*self.core_factors)
 
     @property
     def core_shape(self) -> tuple[int, int, int]:
@@ -175,17 +175,17 @@ class FrontEnd:
         """Return the core: the orthonormal projection of canonical pixels onto what the hash depends on."""
         self._check(pixels)
         rows, cols, colour = (t.to(pixels.device, pixels.dtype) for t in self._core_tensors)
-        return _apply(pixels, rows, cols, colour)
+        return apply_factors(pixels, rows, cols, colour)
 
     def lift(self, core: torch.Tensor) -> torch.Tensor:
         """Return the smallest pixel change (in l2) that changes the core by ``core``; both have the same norm."""
         rows, cols, colour = (t.to(core.device, core.dtype) for t in self._core_tensors)
-        return _apply(core, rows.T, cols.T, colour.T)
+        return apply_factors(core, rows.T, cols.T, colour.T)
 
     def expansion(self) -> Expansion:
         """Return the map from the core to the features: ``expansion()(core(x)) = self(x)``."""
-        rows, cols, colour = _float32(*(expand for expand, _ in self._split))
-        return Expansion(rows, cols, colour, *_float32(self.offset))
+        rows, cols, colour = float32(*(expand for expand, _ in self._split))
+        return Expansion(rows, cols, colour, *float32(self.offset))
 
     def _check(self, pixels: torch.Tensor) -> None:
         expected = (3, self.rows.shape[1], self.cols.shape[1])
@@ -213,12 +213,13 @@ class Expansion(torch.nn.Module):
 
 
 @torch.inference_mode(False)
-def _float32(*arrays: Matrix) -> tuple[torch.Tensor, ...]:
+def float32(*arrays: Matrix) -> tuple[torch.Tensor, ...]:
+    """Return matrices as tensors."""
     # These tensors are cached; created in inference mode, they could not be used with autograd.
     return tuple(torch.tensor(array, dtype=torch.float32) for array in arrays)
 
 
-def _apply(image: torch.Tensor, rows: torch.Tensor, cols: torch.Tensor, colour: torch.Tensor) -> torch.Tensor:
+def apply_factors(image: torch.Tensor, rows: torch.Tensor, cols: torch.Tensor, colour: torch.Tensor) -> torch.Tensor:
     """Return ``sum_k W_ck L_h x_k L_w^T``; a reduction of channels (grey) comes first, to save work."""
     if colour.shape[0] < colour.shape[1]:
         return rows @ _mix(colour, image) @ cols.T

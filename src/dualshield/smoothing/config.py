@@ -10,6 +10,7 @@ from dualshield._common.checks import require
 from dualshield.errors import InputError
 from dualshield.smoothing.names import Method, NoiseName, ReferenceMode
 from dualshield.smoothing.statistics import radius_ceiling
+from dualshield.smoothing.views import NO_VIEWS, Views
 
 if TYPE_CHECKING:  # what draws noise needs torch, which takes a second to load
     from dualshield.smoothing.noise_kinds import NoiseKind
@@ -43,6 +44,9 @@ class MatcherConfig:
     target_radius: float | None = None
     bank_size: int = DEFAULT_BANK
     sigma_grid: tuple[float, ...] = ()
+    views: Views = NO_VIEWS
+    second_sigma: float | None = None  # a small sigma beside the reference's own: a match at either is a match
+    second_threshold: float | None = None  # None: that of the votes at the other sigma
 
     def __post_init__(self) -> None:
         require("sigma", self.sigma, int, float, str)
@@ -67,9 +71,26 @@ class MatcherConfig:
             raise InputError(f"target radius {self.target_radius} is not a number of at least 0")
         if self.noise not in get_args(NoiseName):
             raise InputError(f"unknown noise {self.noise!r}: use one of {', '.join(get_args(NoiseName))}")
+        self._check_trials()
         if self.reference_mode not in get_args(ReferenceMode):
             known = ", ".join(get_args(ReferenceMode))
             raise InputError(f"unknown reference mode {self.reference_mode!r}: use one of {known}")
+
+    def _check_trials(self) -> None:
+        require("views", self.views, Views)
+        second = self.second_sigma
+        if second is not None and not (_is_number(second) and MIN_SIGMA <= second <= MAX_SIGMA):
+            raise InputError(f"second sigma {second} is not in [{MIN_SIGMA:g}, {MAX_SIGMA}]")
+        limit = self.second_threshold
+        if limit is not None and not (_is_number(limit) and 0 <= limit < 0.5):
+            raise InputError(f"second threshold {limit} is not a bit error rate in [0, 0.5)")
+        if limit is not None and second is None:
+            raise InputError("a second threshold needs a second sigma")
+        if self.views.is_none and second is None:
+            return
+        for what, value, needed in (("noise", self.noise, "linear"), ("reference mode", self.reference_mode, "code")):
+            if value != needed:
+                raise InputError(f"views and a second sigma need the {what} {needed}, not {value}; leave them out")
 
     method: ClassVar[Method] = "votes"
 

@@ -19,7 +19,9 @@ from scipy.special import ndtr
 
 from dualshield._common.digest import canonical_json
 from dualshield.hashes.perceptual_hash import NETWORK_BATCH, PerceptualHash
+from dualshield.images.views import View
 from dualshield.smoothing.config import DEFAULT_ALPHA, DEFAULT_N, MatcherConfig
+from dualshield.smoothing.level import Level
 from dualshield.smoothing.member_reference import majority
 from dualshield.smoothing.names import ReferenceMode
 from dualshield.smoothing.noise import GaussianSource
@@ -30,6 +32,8 @@ from dualshield.smoothing.statistics import certified_radius, clopper_pearson_lo
 LIGHT_DRAWS = 1001
 # Fewer draws are too few to judge a sigma, even for a smaller bank.
 LEAST_DRAWS = 15
+# Noisy codes behind the code of one view of a reference.
+VIEW_DRAWS = 25
 # Noise is made for this many draws at a time, independent of the engine's batch: another block size changes the noise.
 LIGHT_BLOCK, NETWORK_BLOCK = 256, NETWORK_BATCH
 # Part of the noise key. A change, even of the spelling, makes every saved reference obsolete.
@@ -50,7 +54,17 @@ def enrollment_terms(hash_: PerceptualHash, config: MatcherConfig) -> dict[str, 
         "sigmas": sorted(map(float, config.sigmas)),
         "mode": config.reference_mode,
         "draws": enrollment_draws(hash_, config),
+        "views": config.views.to_json(),
+        "second": second_terms(hash_, config),
     }
+
+
+def second_terms(hash_: PerceptualHash, config: MatcherConfig) -> dict[str, float] | None:
+    """The sigma and threshold of the second level; None if there is none."""
+    if config.second_sigma is None:
+        return None
+    threshold = hash_.threshold if config.second_threshold is None else config.second_threshold
+    return {"sigma": float(config.second_sigma), "threshold": float(threshold)}
 
 
 def enrollment_draws(hash_: PerceptualHash, config: MatcherConfig) -> int:
@@ -74,6 +88,40 @@ def draw_bank(sampler: Sampler, pixels: torch.Tensor, sigma: float, size: int, s
     """Draw ``size`` noisy codes of the reference."""
     block = LIGHT_BLOCK if sampler.hash.has_small_network else NETWORK_BLOCK
     return torch.cat(list(sampler.codes(pixels, sigma, size, source, block=block)))
+
+
+def enrolled_levels(
+    sampler: Sampler,
+    hash_: PerceptualHash,
+    config: MatcherConfig,
+    pixels: torch.Tensor,
+    sigma: float,
+    consensus: torch.Tensor,
+    size: int,
+    source: GaussianSource,
+) -> tuple[Level, ...]:
+    """Return the levels of a reference: its codes in all views at ``sigma``, and at the second sigma if it is smaller.
+
+    ``consensus`` is the code of the image as it is at ``sigma``. Codes of further views are consensuses of fewer draws:
+    they are for edited copies, which are farther from any code than the noise of a few draws moves it.
+    """
+
+    def code(view: View, sigma: float, size: int) -> torch.Tensor:
+        seen = torch.from_numpy(view(pixels.numpy()))
+        return majority(draw_bank(sampler, seen, sigma, size, source.fork(f"view {view}")))
+
+    first, *others = config.views.reference
+    few = min(size, VIEW_DRAWS if not hash_.has_small_network else size) | 1
+    codes = torch.stack([consensus, *(code(view, sigma, few) for view in others)])
+    threshold = hash_.threshold if hash_.rule == "hamming" else None
+    levels = [Level(float(sigma), codes, threshold)]
+    second = second_terms(hash_, config)
+    if second is not None and second["sigma"] < sigma:
+        codes = torch.stack(
+            [code(first, second["sigma"], size | 1), *(code(view, second["sigma"], few) for view in others)]
+        )
+        levels.append(Level(second["sigma"], codes, None if threshold is None else second["threshold"]))
+    return tuple(levels)
 
 
 def expected_radius(

@@ -10,7 +10,7 @@ approximation by the central limit theorem: they decide, and certify nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -23,15 +23,24 @@ from dualshield.errors import InputError
 from dualshield.hashes.codes import bit_error_rate
 from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images.space import CANONICAL_SIZE
+from dualshield.smoothing.ballot import DrawnBallot, Trial, drawn_distances
 from dualshield.smoothing.config import MatcherConfig
-from dualshield.smoothing.detection import MISSED, detected_radius, least_for_fixed, least_for_sequential
-from dualshield.smoothing.enrollment import choose_sigma, enrollment_draws, enrollment_source, enrollment_terms
+from dualshield.smoothing.detection import MISSED
+from dualshield.smoothing.enrollment import (
+    choose_sigma,
+    enrolled_levels,
+    enrollment_draws,
+    enrollment_source,
+    enrollment_terms,
+)
+from dualshield.smoothing.level import Level
 from dualshield.smoothing.member_reference import DrawnCodes, MemberReference, majority
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.result import MemberResult
 from dualshield.smoothing.sampler import Sampler
-from dualshield.smoothing.sequential import TargetRadiusTest, largest_reachable, looks
-from dualshield.smoothing.statistics import Certificate, Decision, fixed_certificate
+from dualshield.smoothing.sequential import TargetRadiusTest, largest_reachable
+from dualshield.smoothing.statistics import Certificate, Decision
+from dualshield.smoothing.trials import Outcome, Procedure
 
 # Batch size of a sequential test, which may stop at any look; larger batches would waste draws.
 SEQUENTIAL_BATCH = 32
@@ -84,13 +93,20 @@ class SmoothedMatcher:
         source = enrollment_source(self.terms, pixels)
         plain = self.plain_hash.code(pixels)
         if config.reference_mode == "paired" and len(config.sigmas) == 1:
-            return MemberReference(self.terms, float(config.sigmas[0]), plain, plain, pixels=pixels)
+            level = Level(float(config.sigmas[0]), plain[None], self._threshold)
+            return MemberReference(self.terms, plain, (level,), pixels=pixels)
         size = enrollment_draws(self.plain_hash, config)
         sigma, bank = choose_sigma(self.sampler, pixels, config.sigmas, size, config.reference_mode, source)
         if config.reference_mode == "paired":
-            return MemberReference(self.terms, float(sigma), plain, plain, pixels=pixels)
+            level = Level(float(sigma), plain[None], self._threshold)
+            return MemberReference(self.terms, plain, (level,), pixels=pixels)
+        levels = enrolled_levels(self.sampler, self.plain_hash, config, pixels, sigma, majority(bank), size, source)
         kept = bank if config.reference_mode == "bank" else None
-        return MemberReference(self.terms, float(sigma), plain, majority(bank), bank=kept)
+        return MemberReference(self.terms, plain, levels, bank=kept)
+
+    @property
+    def _threshold(self) -> float | None:
+        return self.hash.threshold if self.hash.rule == "hamming" else None
 
     @cached_property
     def code_like(self) -> torch.Tensor:
@@ -107,9 +123,12 @@ class SmoothedMatcher:
             raise InputError(f"reference mode {self.config.reference_mode} needs a reference image, not a bare code")
         if self.config.sigma == "auto":
             raise InputError("sigma auto needs a reference image; with a bare code give sigma as a number")
+        if not self.config.views.is_none or self.config.second_sigma is not None:
+            raise InputError("views and a second sigma need a reference image, not a bare code; use views none")
         if code.shape != (self.hash.bits,) or code.dtype != torch.bool:
             raise InputError(f"the code has {code.numel()} values, but hash {self.hash.name} has {self.hash.bits} bits")
-        return MemberReference(self.terms, float(self.config.sigma), code, code, is_bare=True)
+        level = Level(float(self.config.sigma), code[None], self._threshold)
+        return MemberReference(self.terms, code, (level,), is_bare=True)
 
     def for_known_queries(self, reference: MemberReference, noise: GaussianSource) -> MemberReference:
         """Prepare a reference for a fixed set of queries: under paired noise all queries share its noisy codes.
@@ -129,9 +148,13 @@ class SmoothedMatcher:
     def match(self, reference: MemberReference, pixels: torch.Tensor, noise: GaussianSource) -> MemberResult:
         """Decide and certify one query; ``noise`` must be fresh."""
         started = time.perf_counter()
-        found = self.certify(reference, pixels, noise)
+        trials = self.trials(reference)
+        outcome, nearest = self._decided(reference, pixels, noise)
+        found, trial = outcome.certificate, trials[outcome.trial]
         plain = self.plain_hash.code(pixels)
         by_bits = self.hash.rule == "hamming"
+        judge = trial.judge(self.hash)
+        or_abstain = self.abstain_as is found.decision
         return MemberResult(
             hash=self.hash.name,
             hash_version=self.hash.version,
@@ -141,45 +164,36 @@ class SmoothedMatcher:
             distance=bit_error_rate(reference.plain, plain)
             if by_bits
             else float(self.hash.distances(reference.plain, plain)),
-            threshold=self.hash.threshold if by_bits else self.hash.boundary,
+            threshold=judge.threshold if by_bits else judge.boundary,
             bits=self.hash.bits,
             votes=found.votes,
             draws=found.draws,
             p_lower=found.p_lower,
             radius=found.radius,
-            radius_detected=self._detected(found, reference.sigma),
+            radius_detected=self._procedure(trials).detected(outcome, or_abstain=or_abstain),
             alpha=self.config.alpha,
-            sigma=reference.sigma,
+            sigma=trial.level.sigma,
             noise=self.config.noise,
             lowpass=self.hash.lowpass,
             reference_mode=reference.mode,
             engine=self.engine.name,
             seconds=time.perf_counter() - started,
+            query_view=str(trial.view),
+            reference_view=str(self.config.views.reference[nearest]),
+            trials=len(trials),
         )
 
     def certify(self, reference: MemberReference, pixels: torch.Tensor, noise: GaussianSource) -> Certificate:
         """Return the certificate that the votes prove; its radius is 0 if this kind of noise does not certify."""
-        certify = self._fixed if self.config.target_radius is None else self._sequential
-        found = certify(reference, pixels, noise)
-        return found if self.config.certifies else replace(found, p_lower=0.0, radius=0.0)
+        return self._decided(reference, pixels, noise)[0].certificate
 
-    def votes(
-        self,
-        reference: MemberReference,
-        pixels: torch.Tensor,
-        draws: int,
-        noise: GaussianSource,
-        batch: int | None = None,
-    ) -> Generator[torch.Tensor, None, None]:
-        """Yield batches of i.i.d. votes (bool), one per query draw."""
-        queries = self.sampler.codes(pixels, reference.sigma, draws, noise.fork("query"), batch=batch)
-        for codes, references in reference.pair(queries, draws, self.sampler, noise, batch=batch):
-            self._voted(len(codes))
-            yield self.hash.matches(codes, references)
+    def trials(self, reference: MemberReference) -> tuple[Trial, ...]:
+        """All trials of a query, in the order in which they are tried: the largest sigma and the whole image first."""
+        return tuple(Trial(view, level) for level in reference.levels for view in self.config.views.query)
 
     def count(self, reference: MemberReference, pixels: torch.Tensor, draws: int, noise: GaussianSource) -> int:
-        """Return how many of ``draws`` fresh votes are for a match."""
-        return sum(int(votes.sum()) for votes in self.votes(reference, pixels, draws, noise))
+        """Return how many of ``draws`` fresh votes of the first trial are for a match."""
+        return self._ballot(reference, self.trials(reference)[0], pixels, draws, noise).more(draws)
 
     def distances(
         self,
@@ -188,55 +202,45 @@ class SmoothedMatcher:
         draws: int,
         query_noise: GaussianSource,
         reference_noise: GaussianSource,
+        trial: Trial | None = None,
     ) -> torch.Tensor:
-        """Return the distances between query code and reference code in ``draws`` votes."""
-        queries = self.sampler.codes(pixels, reference.sigma, draws, query_noise)
+        """Return the distances between query code and reference code in ``draws`` votes of a trial, the first one."""
+        trial = trial or self.trials(reference)[0]
+        if reference.mode == "code":
+            return torch.cat(list(drawn_distances(self.hash, self.sampler, trial, pixels, draws, query_noise)))
+        queries = self.sampler.codes(pixels, trial.level.sigma, draws, query_noise)
         pairs = reference.pair(queries, draws, self.sampler, reference_noise)
         return torch.cat([self.hash.distances(codes, other) for codes, other in pairs])
 
-    def _fixed(self, reference: MemberReference, pixels: torch.Tensor, noise: GaussianSource) -> Certificate:
-        """Algorithm 2: N0 draws select the class, N independent draws certify it."""
-        config = self.config
-        selecting, certifying = reference.split(config.n0)
-        selection = self.count(selecting, pixels, config.n0, noise.fork("select"))
-        matched = 2 * selection > config.n0
-        matches = self.count(certifying, pixels, config.n, noise.fork("certify"))
-        votes = matches if matched else config.n - matches
-        return fixed_certificate(
-            matched=matched, votes=votes, draws=config.n, alpha=config.alpha, sigma=reference.sigma
-        )
+    def _decided(self, reference: MemberReference, pixels: torch.Tensor, noise: GaussianSource) -> tuple[Outcome, int]:
+        """Decide a query; return also the view of the reference that was the nearest most often."""
+        trials = self.trials(reference)
+        selecting, certifying = reference.split(self.config.n0)
+        ballots: dict[int, DrawnBallot] = {}
+        one_by_one = self.config.target_radius is not None
 
-    def _sequential(self, reference: MemberReference, pixels: torch.Tensor, noise: GaussianSource) -> Certificate:
-        """Draw until the target radius is proven, or until it is out of reach and the decision is proven."""
-        config = self.config
-        assert config.target_radius is not None
-        test = TargetRadiusTest(config.target_radius, reference.sigma, config.alpha, config.n)
-        batches = self.votes(reference, pixels, config.n, noise, batch=SEQUENTIAL_BATCH)
-        waiting, matches, before = torch.empty(0, dtype=torch.bool), 0, 0
-        for draws in looks(config.n):
-            while len(waiting) < draws - before:
-                waiting = torch.cat([waiting, next(batches)])
-            matches += int(waiting[: draws - before].sum())
-            waiting, before = waiting[draws - before :], draws
-            found = test.look(matches, draws)
-            if found is not None:
-                batches.close()
-                return found
-        raise AssertionError("the test always ends at its limit")
+        def start(trial: int, label: str, most: int) -> DrawnBallot:
+            kept = selecting if label == "select" else certifying
+            source = noise if one_by_one and len(trials) == 1 else noise.fork(label)
+            ballots[trial] = self._ballot(kept, trials[trial], pixels, most, source)
+            return ballots[trial]
 
-    def _detected(self, found: Certificate, sigma: float) -> float:
-        """Return the radius within which this matcher still gives the same answer (`detection`)."""
-        if found.radius <= 0:
-            return 0.0
-        config, or_abstain = self.config, self.abstain_as is found.decision
-        if config.target_radius is None:
-            matched = found.decision is Decision.MATCH
-            least = least_for_fixed(
-                config.n0, config.n, config.alpha, self.missed, matched=matched, or_abstain=or_abstain
-            )
-        else:
-            least = least_for_sequential(config.n, config.alpha, self.missed, or_abstain=or_abstain)
-        return min(found.radius, detected_radius(found.p_lower, least, sigma))
+        outcome = self._procedure(trials).decide(start)
+        if not self.config.certifies:
+            nothing = replace(outcome.certificate, p_lower=0.0, radius=0.0)
+            outcome = Outcome(nothing, outcome.trial, (nothing,) * len(outcome.by_trial))
+        return outcome, int(ballots[outcome.trial].nearest.argmax())
+
+    def _ballot(
+        self, reference: MemberReference, trial: Trial, pixels: torch.Tensor, draws: int, noise: GaussianSource
+    ) -> DrawnBallot:
+        batch = None if self.config.target_radius is None else SEQUENTIAL_BATCH
+        return DrawnBallot(self.hash, self.sampler, trial, reference, pixels, draws, noise, batch, self._voted)
+
+    def _procedure(self, trials: tuple[Trial, ...]) -> Procedure:
+        config = self.config
+        sigmas = tuple(trial.level.sigma for trial in trials)
+        return Procedure(sigmas, config.n0, config.n, config.alpha, config.target_radius, self.missed)
 
     def _check_target(self) -> None:
         config = self.config

@@ -59,5 +59,6 @@ class Member:
             "rule": self.hash.rule,
             "boundary": float(self.voting.boundary),
             "plain_boundary": float(self.hash.boundary),
-            **{k: v for k, v in asdict(self.config).items() if k != "threshold"},
+            **{k: v for k, v in asdict(self.config).items() if k not in ("threshold", "views")},
+            "views": self.config.views.to_json(),
         }

@@ -5,7 +5,8 @@ The guarantee holds for any distribution of the reference code that does not dep
 * ``paired``: hash of the reference under fresh noise, for every vote (the paper). Queries that were chosen beforehand
   may share the same noisy codes, one per vote: the votes of each pair are still i.i.d.;
 * ``bank``: a uniformly drawn entry of K noisy codes computed once; the image is never hashed again;
-* ``code``: one fixed code, the consensus of such a bank or a bare code from an external list.
+* ``code``: one fixed code, the consensus of such a bank or a bare code from an external list. There may be several,
+  one per view of the reference: a vote then matches if any of them does, which is still one yes or no per draw.
 
 Codes are bits, or the values of a hash's native rule.
 """
@@ -19,6 +20,7 @@ from typing import Any
 import torch
 
 from dualshield._common.digest import difference_of
+from dualshield.smoothing.level import Level
 from dualshield.smoothing.names import ReferenceMode
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.sampler import Sampler
@@ -51,17 +53,27 @@ class DrawnCodes:
 
 @dataclass(frozen=True, eq=False)
 class MemberReference:
-    """A reference as one member of a deployment keeps it: its sigma, and the codes or pixels its votes use."""
+    """A reference as one member of a deployment keeps it: its levels, and the codes or pixels its votes use."""
 
     terms: dict[str, Any]  # the hash and configuration it was enrolled under (`enrollment.enrollment_terms`)
-    sigma: float
     plain: torch.Tensor  # the unprotected hash: used for the reported distance, never in a vote
-    code: torch.Tensor  # the code of votes in mode `code`
+    levels: tuple[Level, ...]  # the codes of votes in mode `code`
     bank: torch.Tensor | None = None  # K codes
     pixels: torch.Tensor | None = None  # canonical, only in mode `paired`
     is_bare: bool = False  # a code from a list, not enrolled from an image
     drawn: DrawnCodes | None = None  # shared by several queries, see `SmoothedMatcher.for_known_queries`
     first: int = 0  # index of the first code to use in `drawn`
+
+    @property
+    def sigma(self) -> float:
+        """The sigma of the first level, the largest."""
+        return self.levels[0].sigma
+
+    @property
+    def code(self) -> torch.Tensor:
+        """The code of the image as it is, at the first level."""
+        code: torch.Tensor = self.levels[0].code
+        return code
 
     @property
     def mode(self) -> ReferenceMode:
@@ -79,7 +91,7 @@ class MemberReference:
         *,
         batch: int | None = None,
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Yield each batch of query codes with its reference codes: one per query draw, or one for all in mode code."""
+        """Yield each batch of query codes with the reference code of each vote, in the modes bank and paired."""
         if self.drawn is not None:
             first = self.first
             for codes in query_codes:
@@ -91,11 +103,9 @@ class MemberReference:
             yield from zip(query_codes, noisy, strict=True)
             return
         entries = source.fork("bank entries")
+        bank = self.code[None] if self.bank is None else self.bank
         for codes in query_codes:
-            if self.bank is None:
-                yield codes, self.code
-            else:
-                yield codes, self.bank[entries.integers(len(codes), len(self.bank))]
+            yield codes, bank[entries.integers(len(codes), len(bank))]
 
     def difference(self, terms: dict[str, Any], code_like: torch.Tensor) -> str:
         """Say what differs from a matcher's terms and code shape; empty if the matcher can use this reference."""
@@ -103,7 +113,7 @@ class MemberReference:
         if found:
             return found
         # A file may have the right terms but codes of another shape.
-        codes = [self.plain, self.code, *([] if self.bank is None else [self.bank[0]])]
+        codes = [self.plain, *(level.code for level in self.levels), *([] if self.bank is None else [self.bank[0]])]
         if all(code.shape == code_like.shape and code.dtype == code_like.dtype for code in codes):
             return ""
         return f"its codes have {self.code.numel()} values, here {code_like.numel()}"

@@ -17,6 +17,8 @@ from dualshield.engines.engine import Reads
 from dualshield.errors import InputError
 from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images.frontend import Expansion, FrontEnd
+from dualshield.images.viewed_core import viewed_core
+from dualshield.images.views import IDENTITY, View
 from dualshield.smoothing.clipped_noise import clipped_copies, gaussian_limit
 from dualshield.smoothing.names import NoiseName
 from dualshield.smoothing.noise import GaussianSource
@@ -43,13 +45,28 @@ class NoiseKind(ABC):
 
     @abstractmethod
     def batches(
-        self, hash_: PerceptualHash, reads: Reads, pixels: torch.Tensor, sigma: float, source: GaussianSource
+        self,
+        hash_: PerceptualHash,
+        reads: Reads,
+        pixels: torch.Tensor,
+        sigma: float,
+        source: GaussianSource,
+        view: View = IDENTITY,
     ) -> NoisyBatches:
-        """Return a source of noisy versions of one image, in the form that the engine reads."""
+        """Return a source of noisy versions of one image seen in a view, in the form that the engine reads.
+
+        The noise is on the canonical pixels, before the view.
+        """
 
     @abstractmethod
     def margins(
-        self, hash_: PerceptualHash, pixels: torch.Tensor, sigma: float, count: int, source: GaussianSource
+        self,
+        hash_: PerceptualHash,
+        pixels: torch.Tensor,
+        sigma: float,
+        count: int,
+        source: GaussianSource,
+        view: View = IDENTITY,
     ) -> torch.Tensor:
         """Return margins ``(count, bits)`` of canonical pixels under this noise, differentiable in the pixels."""
 
@@ -70,12 +87,35 @@ class NoisyBatches(ABC):
             yield self.draw(min(size, draws - start))
 
 
+class _Viewed(NoisyBatches):
+    """Cores of a view, under noise on the canonical pixels; differentiable in the pixels."""
+
+    def __init__(
+        self, front_end: FrontEnd, pixels: torch.Tensor, sigma: float, source: GaussianSource, view: View
+    ) -> None:
+        self.seen = viewed_core(front_end, view)
+        self.core = self.seen.core(pixels)
+        self.sigma, self.source = sigma, source
+
+    def draw(self, count: int) -> torch.Tensor:
+        white = self.source.normal((count, *self.seen.noise_shape)).to(self.core.device)
+        return self.core + self.sigma * self.seen.spread(white)
+
+
 class _LinearNoise(NoiseKind):
     name = "linear"
 
     def batches(
-        self, hash_: PerceptualHash, reads: Reads, pixels: torch.Tensor, sigma: float, source: GaussianSource
+        self,
+        hash_: PerceptualHash,
+        reads: Reads,
+        pixels: torch.Tensor,
+        sigma: float,
+        source: GaussianSource,
+        view: View = IDENTITY,
     ) -> NoisyBatches:
+        if not view.is_identity:
+            return _Viewed(hash_.front_end, pixels, sigma, source, view)
         core = hash_.front_end.core(pixels)
 
         class Cores(NoisyBatches):
@@ -85,11 +125,20 @@ class _LinearNoise(NoiseKind):
         return Cores()
 
     def margins(
-        self, hash_: PerceptualHash, pixels: torch.Tensor, sigma: float, count: int, source: GaussianSource
+        self,
+        hash_: PerceptualHash,
+        pixels: torch.Tensor,
+        sigma: float,
+        count: int,
+        source: GaussianSource,
+        view: View = IDENTITY,
     ) -> torch.Tensor:
-        core = hash_.front_end.core(pixels)
-        noise = source.normal((count, *core.shape)).to(core.device)
-        margins: torch.Tensor = hash_.network(_expansion(hash_.front_end, core.device)(core + sigma * noise))
+        if view.is_identity:
+            core = hash_.front_end.core(pixels)
+            noisy = core + sigma * source.normal((count, *core.shape)).to(core.device)
+        else:
+            noisy = _Viewed(hash_.front_end, pixels, sigma, source, view).draw(count)
+        margins: torch.Tensor = hash_.network(_expansion(hash_.front_end, noisy.device)(noisy))
         return margins
 
 
@@ -105,8 +154,15 @@ class _ClippedNoise(NoiseKind):
         pass
 
     def batches(
-        self, hash_: PerceptualHash, reads: Reads, pixels: torch.Tensor, sigma: float, source: GaussianSource
+        self,
+        hash_: PerceptualHash,
+        reads: Reads,
+        pixels: torch.Tensor,
+        sigma: float,
+        source: GaussianSource,
+        view: View = IDENTITY,
     ) -> NoisyBatches:
+        _require_no_view(self, view)
         see = hash_.front_end.core if reads == "core" else hash_.front_end
 
         class Clipped(NoisyBatches):
@@ -118,8 +174,15 @@ class _ClippedNoise(NoiseKind):
         return Clipped()
 
     def margins(
-        self, hash_: PerceptualHash, pixels: torch.Tensor, sigma: float, count: int, source: GaussianSource
+        self,
+        hash_: PerceptualHash,
+        pixels: torch.Tensor,
+        sigma: float,
+        count: int,
+        source: GaussianSource,
+        view: View = IDENTITY,
     ) -> torch.Tensor:
+        _require_no_view(self, view)
         return hash_.margins(clipped_copies(pixels, sigma, count, source))
 
 
@@ -132,8 +195,15 @@ class _ClippedLimit(NoiseKind):
         gaussian_limit(hash_)  # raises an error if the hash is not linear
 
     def batches(
-        self, hash_: PerceptualHash, reads: Reads, pixels: torch.Tensor, sigma: float, source: GaussianSource
+        self,
+        hash_: PerceptualHash,
+        reads: Reads,
+        pixels: torch.Tensor,
+        sigma: float,
+        source: GaussianSource,
+        view: View = IDENTITY,
     ) -> NoisyBatches:
+        _require_no_view(self, view)
         law = gaussian_limit(hash_).law(pixels, sigma)
 
         class Limit(NoisyBatches):
@@ -143,10 +213,22 @@ class _ClippedLimit(NoiseKind):
         return Limit()
 
     def margins(
-        self, hash_: PerceptualHash, pixels: torch.Tensor, sigma: float, count: int, source: GaussianSource
+        self,
+        hash_: PerceptualHash,
+        pixels: torch.Tensor,
+        sigma: float,
+        count: int,
+        source: GaussianSource,
+        view: View = IDENTITY,
     ) -> torch.Tensor:
+        _require_no_view(self, view)
         margins: torch.Tensor = hash_.network(gaussian_limit(hash_).features(pixels, sigma, count, source))
         return margins
+
+
+def _require_no_view(noise: NoiseKind, view: View) -> None:
+    if not view.is_identity:
+        raise ValueError(f"{noise.name} noise is drawn for images as they are, not {view}")
 
 
 LINEAR: NoiseKind = _LinearNoise()

@@ -1,8 +1,10 @@
 """The file format of references: JSON with codes as text, safe to read from an untrusted source.
 
-    {"format": "dualshield-reference", "version": 1, "name": ..., "fingerprint": ..., "members": [
-      {"terms": {...}, "sigma": 1.0, "plain": CODE, "code": CODE, "bank": [CODE, ...] or null, "pixels": CODE or null,
-       "bare": false}]}
+    {"format": "dualshield-reference", "version": 2, "name": ..., "fingerprint": ..., "members": [
+      {"terms": {...}, "plain": CODE, "levels": [{"sigma": 1.0, "threshold": 0.2, "codes": [CODE, ...]}],
+       "bank": [CODE, ...] or null, "pixels": CODE or null, "bare": false}]}
+
+A level has one code per view of the reference. Version 1 had no views and is not read any more.
 
 A CODE of bits is the number of bits and their hex, ``"256:88629e..."``. A CODE of values (a native rule, pixels) is the
 shape and the little-endian float32 values, compressed, in base64, ``"f4:144:eJx..."``. Reading executes nothing, limits
@@ -18,6 +20,7 @@ import json
 import math
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -26,11 +29,13 @@ import numpy.typing as npt
 
 from dualshield._common.digest import digest_of
 from dualshield._common.files import read_limited, write_atomically
-from dualshield.errors import CodeError, UnusableReferenceError
+from dualshield.errors import CodeError, InputError, UnusableReferenceError
 from dualshield.hashes.bits import from_hex, to_hex
 from dualshield.images.space import CANONICAL_SIZE
 from dualshield.smoothing.exact.config import MAX_SIGMA
 from dualshield.smoothing.exact.reference import NOISE, ExactReference
+from dualshield.smoothing.level import Level
+from dualshield.smoothing.views import Views
 
 if TYPE_CHECKING:  # torch takes a second to load, and exact references do not need it
     import torch
@@ -39,7 +44,7 @@ if TYPE_CHECKING:  # torch takes a second to load, and exact references do not n
 
 Kept: TypeAlias = "ExactReference | MemberReference"
 Code = npt.NDArray[np.bool_ | np.float32]
-FORMAT, VERSION = "dualshield-reference", 1
+FORMAT, VERSION = "dualshield-reference", 2
 SUFFIX = ".dsref"
 MAX_BYTES = 16 * 2**20
 MAX_MEMBERS = 64
@@ -48,7 +53,9 @@ MAX_NUMBERS = 2**22
 MAX_TEXT = 1000
 MAX_WEIGHTS, MAX_SIGMAS = 100, 1000
 PIXELS = (3, CANONICAL_SIZE, CANONICAL_SIZE)
-MEMBER_FIELDS = {"terms", "sigma", "plain", "code", "bank", "pixels", "bare"}
+MEMBER_FIELDS = {"terms", "plain", "levels", "bank", "pixels", "bare"}
+LEVEL_FIELDS = {"sigma", "threshold", "codes"}
+MAX_LEVELS = 2
 HASH = {"name": str, "version": str, "bits": int, "input": str, "front_end": str, "calls": str, "weights": dict}
 TERMS = {
     "hash": dict,
@@ -59,6 +66,8 @@ TERMS = {
     "sigmas": list,
     "mode": str,
     "draws": int,
+    "views": dict,
+    "second": dict | None,
 }
 
 
@@ -101,7 +110,7 @@ def _read(data: Any) -> tuple[str, tuple[Kept, ...]]:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise ValueError(f"its format is not {FORMAT}")
     if data["version"] != VERSION or isinstance(data["version"], bool):
-        raise ValueError(f"it has format version {data['version']!r}; this DualShield reads version {VERSION}")
+        raise ValueError(f"its format version is {data['version']!r}; this DualShield reads version {VERSION}")
     if not isinstance(data["name"], str) or not isinstance(data["fingerprint"], str) or len(data["name"]) > MAX_TEXT:
         raise TypeError("its name or fingerprint is not text, or too long")
     members = data["members"]
@@ -113,44 +122,91 @@ def _read(data: Any) -> tuple[str, tuple[Kept, ...]]:
 def _member(data: Any) -> Kept:
     if not isinstance(data, dict) or set(data) != MEMBER_FIELDS:
         raise TypeError(f"a member needs the fields {', '.join(sorted(MEMBER_FIELDS))} and no other")
-    terms, sigma, bank, pixels = data["terms"], data["sigma"], data["bank"], data["pixels"]
+    terms, bank, pixels = data["terms"], data["bank"], data["pixels"]
     _check_terms(terms)
-    if not isinstance(sigma, float) or not 0 < sigma <= MAX_SIGMA or sigma not in terms["sigmas"]:
-        raise ValueError(f"sigma {sigma!r} is not among its enrolled sigmas")
-    code, plain = _code(data["code"]), _code(data["plain"])
+    plain = _code(data["plain"])
     bits = terms["hash"]["bits"]
-    if terms["rule"] == "hamming" and (code.dtype != np.bool_ or len(code) != bits):
+    if terms["rule"] == "hamming" and (plain.dtype != np.bool_ or len(plain) != bits):
         raise ValueError(f"its codes do not have the {bits} bits of its hash")
-    if (code.dtype == np.bool_) != (terms["rule"] == "hamming"):
+    if (plain.dtype == np.bool_) != (terms["rule"] == "hamming"):
         raise ValueError("its rule compares another type of codes")
-    if code.ndim != 1 or plain.shape != code.shape or plain.dtype != code.dtype:
+    if plain.ndim != 1:
         raise ValueError("its codes do not have the same shape")
+    levels = _levels(data["levels"], terms, data["plain"])
     expected = {"code": (False, False), "bank": (True, False), "paired": (False, True)}[terms["mode"]]
     if (bank is not None, pixels is not None) != expected:
         raise ValueError(f"its bank and pixels do not fit mode {terms['mode']}")
     if not isinstance(data["bare"], bool):
         raise TypeError(f"bare is {data['bare']!r}, not true or false")
-    if data["bare"] and (terms["mode"], terms["sigmas"]) != ("code", [sigma]):
-        raise ValueError("a bare code must have one sigma and no bank or image")
+    views = len(terms["views"]["reference"]) + len(terms["views"]["query"])
+    if data["bare"] and (terms["mode"], terms["sigmas"], views) != ("code", [levels[0].sigma], 2):
+        raise ValueError("a bare code must have one sigma, no further views, and no bank or image")
+    if terms["mode"] != "code" and (views > 2 or terms["second"] is not None):
+        raise ValueError(f"mode {terms['mode']} has no views and no second sigma")
     if terms["noise"] == NOISE:
-        if terms["mode"] != "code" or terms["rule"] != "hamming":
-            raise ValueError("an exact reference has one code of bits")
-        if code.all() or not code.any():
+        if terms["mode"] != "code" or terms["rule"] != "hamming" or len(levels) > 1:
+            raise ValueError("an exact reference has one level with codes of bits")
+        if levels[0].code.all() or not levels[0].code.any():
             raise ValueError("its code is all ones or all zeros, which says nothing about an image")
-        return ExactReference(terms, sigma, plain.astype(np.bool_), code.astype(np.bool_), data["bare"])
-    entries = _bank(bank, data["code"], code.size, terms["draws"])
-    return _of_votes(terms, sigma, plain, code, entries, _pixels(pixels), data["bare"])
+        return ExactReference(terms, plain.astype(np.bool_), levels, data["bare"])
+    entries = _bank(bank, data["plain"], plain.size, terms["draws"])
+    return _of_votes(terms, plain, levels, entries, _pixels(pixels), data["bare"])
+
+
+def _levels(data: Any, terms: dict[str, Any], plain: str) -> tuple[Level, ...]:
+    """Read the levels: one code per view of the reference, of the same shape as ``plain``."""
+    if not isinstance(data, list) or not 1 <= len(data) <= MAX_LEVELS:
+        raise TypeError(f"its levels are not a list of 1 to {MAX_LEVELS}")
+    second = terms["second"]
+    if len(data) > 1 and (second is None or not isinstance(data[0], dict)):
+        raise ValueError("it has a second level, but no second sigma")
+    found = [_level(data[0], terms, plain, terms["sigmas"], _thresholds(terms))]
+    if len(data) > 1:
+        assert second is not None
+        found.append(_level(data[1], terms, plain, [second["sigma"]], [second["threshold"]]))
+        if not found[1].sigma < found[0].sigma:
+            raise ValueError("its second sigma is not below its first")
+    return tuple(found)
+
+
+def _thresholds(terms: dict[str, Any]) -> list[float]:
+    """Return the largest threshold for each sigma of the configuration."""
+    by_votes = (terms["boundary"] + 0.5) / terms["hash"]["bits"]  # half a bit above the largest distance, or less
+    return list(terms.get("thresholds", [by_votes] * len(terms["sigmas"])))
+
+
+def _level(data: Any, terms: dict[str, Any], plain: str, sigmas: list[float], most: list[float]) -> Level:
+    if not isinstance(data, dict) or set(data) != LEVEL_FIELDS:
+        raise TypeError(f"a level needs the fields {', '.join(sorted(LEVEL_FIELDS))} and no other")
+    sigma, threshold, codes = data["sigma"], data["threshold"], data["codes"]
+    if not isinstance(sigma, float) or not 0 < sigma <= MAX_SIGMA or sigma not in sigmas:
+        raise ValueError(f"sigma {sigma!r} is not among its enrolled sigmas")
+    if terms["rule"] == "hamming":
+        if not isinstance(threshold, float) or not 0 <= threshold <= most[sigmas.index(sigma)]:
+            raise ValueError(f"its threshold {threshold!r} is not between 0 and that of its configuration")
+    elif threshold is not None:
+        raise ValueError("a native rule has its own limit, and no threshold")
+    views = len(terms["views"]["reference"])
+    if not isinstance(codes, list) or len(codes) != views:
+        raise ValueError(f"a level does not have one code for each of its {views} views")
+    return Level(sigma, _stack(codes, plain), threshold)
 
 
 def _of_votes(
-    terms: dict[str, Any], sigma: float, plain: Code, code: Code, bank: Code | None, pixels: Code | None, bare: bool
+    terms: dict[str, Any],
+    plain: Code,
+    levels: tuple[Level, ...],
+    bank: Code | None,
+    pixels: Code | None,
+    bare: bool,
 ) -> MemberReference:
     import torch
 
     from dualshield.smoothing.member_reference import MemberReference
 
     kept_bank, kept_pixels = (None if array is None else torch.from_numpy(array) for array in (bank, pixels))
-    return MemberReference(terms, sigma, torch.from_numpy(plain), torch.from_numpy(code), kept_bank, kept_pixels, bare)
+    kept = tuple(replace(level, codes=torch.from_numpy(level.codes)) for level in levels)
+    return MemberReference(terms, torch.from_numpy(plain), kept, kept_bank, kept_pixels, bare)
 
 
 def _check_terms(terms: Any) -> None:
@@ -176,6 +232,21 @@ def _check_terms(terms: Any) -> None:
     thresholds = terms.get("thresholds", [0.0] * len(sigmas))
     if len(thresholds) != len(sigmas) or not all(isinstance(t, float) and 0 <= t < 0.5 for t in thresholds):
         raise TypeError("its thresholds are not one bit error rate in [0, 0.5) for each sigma")
+    _check_views(terms)
+
+
+def _check_views(terms: dict[str, Any]) -> None:
+    try:
+        Views.from_json(terms["views"])
+    except InputError as error:
+        raise ValueError(str(error)) from error
+    second = terms["second"]
+    if second is None:
+        return
+    if set(second) != {"sigma", "threshold"} or not all(isinstance(value, float) for value in second.values()):
+        raise TypeError("its second level is not a sigma and a threshold")
+    if not (0 < second["sigma"] <= MAX_SIGMA and 0 <= second["threshold"] < 0.5):
+        raise ValueError("its second sigma or threshold is out of range")
 
 
 def _bank(entries: Any, code: str, numbers: int, draws: int) -> Code | None:
@@ -186,9 +257,14 @@ def _bank(entries: Any, code: str, numbers: int, draws: int) -> Code | None:
         raise TypeError(f"its bank is not a list of {draws} codes")
     if len(entries) * numbers > MAX_NUMBERS:
         raise ValueError(f"its bank has more than {MAX_NUMBERS} values")
-    kind = _kind(code)
+    return _stack(entries, code)
+
+
+def _stack(entries: list[Any], like: str) -> Code:
+    """Read several codes; their shape (that of ``like``) is checked before unpacking."""
+    kind = _kind(like)
     if not all(isinstance(entry, str) and _kind(entry) == kind for entry in entries):
-        raise ValueError("the codes of its bank have another shape")
+        raise ValueError("its codes do not have the same shape")
     return np.stack([_code(entry) for entry in entries])
 
 
@@ -214,9 +290,15 @@ def _pixels(text: Any) -> Code | None:
 def _fields(member: Kept, form: Callable[[Code], str]) -> dict[str, Any]:
     return {
         "terms": member.terms,
-        "sigma": float(member.sigma),
         "plain": form(_array(member.plain)),
-        "code": form(_array(member.code)),
+        "levels": [
+            {
+                "sigma": float(level.sigma),
+                "threshold": None if level.threshold is None else float(level.threshold),
+                "codes": [form(_array(code)) for code in level.codes],
+            }
+            for level in member.levels
+        ],
         "bank": None if member.bank is None else [form(_array(code)) for code in member.bank],
         "pixels": None if member.pixels is None else form(_array(member.pixels)),
         "bare": member.is_bare,

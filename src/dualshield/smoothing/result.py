@@ -19,10 +19,12 @@ from typing import Any
 
 from dualshield.errors import InputError
 from dualshield.images.space import CANONICAL_SIZE
+from dualshield.images.views import IDENTITY
 from dualshield.smoothing.names import Origin
 from dualshield.smoothing.statistics import Decision
 
 NUMBERS = 3 * CANONICAL_SIZE**2
+AS_IT_IS = str(IDENTITY)
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,9 @@ class MemberResult:
     seconds: float
     soft_distance: float | None = None  # what an exact matcher compares with the threshold; None for votes
     is_flat: bool = False  # an exact matcher sees no structure in the query, as in a flat colour
+    query_view: str = AS_IT_IS  # how the query was looked at in the trial that these votes are of
+    reference_view: str = AS_IT_IS  # the view of the reference that was the nearest
+    trials: int = 1  # views of the query times levels of the reference, all of which a non-match needs
 
     @property
     def is_near_without_noise(self) -> bool:

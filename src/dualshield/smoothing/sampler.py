@@ -8,6 +8,7 @@ import torch
 
 from dualshield.engines.engine import Engine
 from dualshield.hashes.perceptual_hash import PerceptualHash
+from dualshield.images.views import IDENTITY, View
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.noise_kinds import NoiseKind
 
@@ -31,13 +32,17 @@ class Sampler:
         *,
         batch: int | None = None,
         block: int | None = None,
+        view: View = IDENTITY,
     ) -> Iterator[torch.Tensor]:
-        """Yield batches of codes ``(b, ...)``, ``draws`` in all; the consumer may stop at any time.
+        """Yield batches of codes ``(b, ...)`` of the image seen in a view, ``draws`` in all.
+
+        The consumer may stop at any time.
 
         ``batch`` limits the batch size. With ``block`` the noise is made for that many draws at a time, independent of
         the engine's batch size, so the same source gives the same draws with every engine.
         """
-        noisy = self._noisy(pixels, sigma, draws, source, block or min(batch or draws, self.engine.batch_size))
+        size = block or min(batch or draws, self.engine.batch_size)
+        noisy = self._noisy(pixels, sigma, draws, source, size, view)
         most = self.engine.batch_size
         # torch.split takes no number of more than 63 bits.
         for margins in self.engine.run(part for piece in noisy for part in torch.split(piece, min(most, len(piece)))):
@@ -45,7 +50,7 @@ class Sampler:
 
     @torch.inference_mode()
     def _noisy(
-        self, pixels: torch.Tensor, sigma: float, draws: int, source: GaussianSource, size: int
+        self, pixels: torch.Tensor, sigma: float, draws: int, source: GaussianSource, size: int, view: View
     ) -> Iterator[torch.Tensor]:
-        batches = self.noise.batches(self.hash, self.engine.reads, pixels.to(self.device), sigma, source)
+        batches = self.noise.batches(self.hash, self.engine.reads, pixels.to(self.device), sigma, source, view)
         yield from batches.stream(draws, size)

@@ -81,10 +81,12 @@ class TargetRadiusTest:
     The answer is the class whose majority is proven first; later draws do not change it. Drawing goes on until the
     target is proven too, or is out of reach. Each class gets alpha/2 for all looks together, so the probability of a
     wrong certificate of either kind is at most alpha. Only votes near one half end in an abstention.
+    ``of_matches_only``: the target is asked of matches; a non-match ends the test as soon as it is proven.
     """
 
-    def __init__(self, target: float, sigma: float, alpha: float, limit: int) -> None:
+    def __init__(self, target: float, sigma: float, alpha: float, limit: int, *, of_matches_only: bool = False) -> None:
         self.target, self.sigma, self.limit = target, sigma, limit
+        self.of_matches_only = of_matches_only
         self.level = min(alpha / 2, LARGEST_LEVEL)
         self.needed = probability_for(target, sigma)
         self._answer: Decision | None = None
@@ -108,7 +110,8 @@ class TargetRadiusTest:
             return Certificate(Decision.ABSTAIN, most, draws, 0.0, 0.0) if draws >= self.limit else None
         votes = self._votes(self._answer, matches, draws)
         proven = self.needed < 1.0 and proves(votes, draws, self.needed, self.level)
-        if not proven and not self._hopeless(votes, draws):
+        enough = self.of_matches_only and self._answer is Decision.NO_MATCH
+        if not proven and not enough and not self._hopeless(votes, draws):
             return None
         p_lower = max(self._p_lower, self._bound(matches, draws), self.needed if proven else 0.0)
         radius = certified_radius(p_lower, self.sigma)

@@ -147,7 +147,8 @@ def test_a_forced_match_is_an_evasion_of_the_inverted_code(seed: int, part: floa
     assert to_inverse - forced.limit == pytest.approx(limit - to_code, abs=1e-9)
     assert sum(forced.needs) == pytest.approx(bits - limit)
     if problem.ones is not None:
-        assert forced.needs[0] - forced.needs[1] == int((~problem.code).sum()) - problem.ones
+        difference = int((~problem.code).sum()) - problem.ones
+        assert forced.needs[0] - forced.needs[1] == pytest.approx(difference, abs=1e-9)
 
 
 @pytest.mark.parametrize(

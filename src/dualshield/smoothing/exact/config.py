@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from dualshield.errors import InputError
 from dualshield.images.space import CANONICAL_SIZE
 from dualshield.smoothing.names import Method
+from dualshield.smoothing.views import NO_VIEWS, Views
 
 MIN_SIGMA, MAX_SIGMA = 1e-3, 1000  # with less noise the soft median is finer than floating point resolves
 # Parameters of votes, which an exact matcher does not have.
@@ -27,10 +28,13 @@ class ExactConfig:
     sigmas: tuple[float, ...]
     thresholds: tuple[float, ...]
     lowpass: int | None = None
+    views: Views = NO_VIEWS
 
     def __post_init__(self) -> None:
         for sigma in self.sigmas:
             _check_sigma(sigma)
+        if not isinstance(self.views, Views):
+            raise InputError(f"views are of type {type(self.views).__name__}; give Views")
         if not self.sigmas or len(self.sigmas) != len(self.thresholds) or len(set(self.sigmas)) < len(self.sigmas):
             raise InputError("an exact matcher needs one or more different sigmas, and one threshold for each")
         for threshold in self.thresholds:

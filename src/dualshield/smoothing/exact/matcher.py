@@ -22,6 +22,7 @@ from dualshield.smoothing.exact.certificate import ExactCertificate, SoftHash
 from dualshield.smoothing.exact.config import ExactConfig
 from dualshield.smoothing.exact.reference import NOISE, ExactReference, exact_terms
 from dualshield.smoothing.exact.rows import Rows
+from dualshield.smoothing.level import Level
 from dualshield.smoothing.result import MemberResult
 from dualshield.smoothing.statistics import Decision
 
@@ -79,7 +80,8 @@ class ExactMatcher:
                 "are stable (flat, faint, symmetric or mostly blank images); try another hash"
             )
         _, sigma, code = best
-        return ExactReference(self.terms, float(sigma), self.linear.code(np.asarray(pixels)), code)
+        level = Level(float(sigma), code[None], self.config.threshold_at(sigma))
+        return ExactReference(self.terms, self.linear.code(np.asarray(pixels)), (level,))
 
     def enroll_bits(self, code: Bits) -> ExactReference:
         """Enroll a bare code of the plain hash, as found in public lists; no image is needed."""
@@ -98,7 +100,8 @@ class ExactMatcher:
                 f"the code has {ones} ones of {bits} bits, but codes of {name} have {expected}; no image is within "
                 f"{limit:.1f} bits of it, so it cannot match; check the list"
             )
-        return ExactReference(self.terms, float(self.config.sigmas[0]), code, code, is_bare=True)
+        level = Level(float(self.config.sigmas[0]), code[None], self.config.thresholds[0])
+        return ExactReference(self.terms, code, (level,), is_bare=True)
 
     # -- queries -----------------------------------------------------------------------------------
 

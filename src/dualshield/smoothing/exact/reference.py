@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from dualshield._common.digest import difference_of
 from dualshield.hashes.linear.linear_hash import Bits, LinearHash
 from dualshield.smoothing.exact.config import ExactConfig
+from dualshield.smoothing.level import Level
 
 NOISE = "exact"
 
@@ -17,9 +21,8 @@ class ExactReference:
     """A reference as an exact matcher keeps it. Nothing of it has to be secret."""
 
     terms: dict[str, Any]  # the hash and configuration it was enrolled under (`exact_terms`)
-    sigma: float
     plain: Bits  # the unprotected hash: used for the reported distance only
-    code: Bits  # the code that queries are compared with
+    levels: tuple[Level, ...]  # one level, with the codes that queries are compared with
     is_bare: bool = False  # a code from a list, not enrolled from an image
 
     mode = "code"
@@ -27,9 +30,28 @@ class ExactReference:
     pixels = None
 
     @property
+    def sigma(self) -> float:
+        """The sigma of the smoothing."""
+        return self.levels[0].sigma
+
+    @property
+    def code(self) -> Bits:
+        """The code of the image as it is."""
+        code: Bits = self.levels[0].code
+        return code
+
+    @property
+    def codes(self) -> npt.NDArray[np.bool_]:
+        """The codes of all views, row by row."""
+        codes: npt.NDArray[np.bool_] = self.levels[0].codes
+        return codes
+
+    @property
     def threshold(self) -> float:
         """The largest soft distance that matches, as a fraction of the bits."""
-        return float(self.terms["thresholds"][self.terms["sigmas"].index(self.sigma)])
+        threshold = self.levels[0].threshold
+        assert threshold is not None
+        return threshold
 
     def difference(self, terms: dict[str, Any], code_like: Any) -> str:
         """Say what differs from a matcher's terms; empty if the matcher can use this reference."""
@@ -52,6 +74,8 @@ def exact_terms(linear: LinearHash, config: ExactConfig) -> dict[str, Any]:
         "thresholds": [float(config.thresholds[i]) for i in order],
         "mode": "code",
         "draws": 0,
+        "views": config.views.to_json(),
+        "second": None,
     }
 
 
