@@ -6,7 +6,7 @@ import click
 
 from dualshield._common.rounding import down, up
 from dualshield.smoothing.detection import MISSED
-from dualshield.smoothing.result import MatchResult, MemberResult, psnr_of
+from dualshield.smoothing.result import AS_IT_IS, MatchResult, MemberResult, psnr_of
 from dualshield.smoothing.statistics import Decision
 
 # Votes under a limit law decide, and prove nothing.
@@ -18,14 +18,14 @@ def explain(result: MatchResult, false_matches: float | None = None) -> str:
     query, reference = (printable(name) for name in (result.query, result.reference))
     lines = [f"{_word(result.decision)}   {query}  against  {reference}"]
     if len(result.members) == 1:
-        lines += _votes(result.member)
+        lines += _votes(result.member) + _views(result.member)
     else:
         lines += [_says(member) for member in result.members]
     lines += _certificate(result)
     flat = [member.hash for member in result.members if member.is_flat]
     if result.decision is Decision.NO_MATCH and flat:
         lines.append(_line("why", f"{flat[0]} sees no structure in the query, as in a flat colour"))
-    near = [m for m in result.members if m.soft_distance is None and m.is_near_without_noise]
+    near = [m for m in result.members if m.soft_distance is None and m.is_near_without_noise and not m.is_flat]
     if result.decision is Decision.NO_MATCH and not result.abstained and near:
         lines += [
             _line(
@@ -85,6 +85,16 @@ def _votes(member: MemberResult) -> list[str]:
     ]
 
 
+def _views(member: MemberResult) -> list[str]:
+    """Return the line about views: those that matched, or that none did."""
+    if member.trials == 1 and member.reference_view == AS_IT_IS:
+        return []
+    if member.decision is Decision.MATCH:
+        return [_line("views", f"the query {member.query_view}, the reference {member.reference_view}")]
+    tried = "views of the query" if member.soft_distance is not None else "trials: views of the query, at each sigma"
+    return [_line("views", f"no match in any of {member.trials} {tried}")]
+
+
 def _certificate(result: MatchResult) -> list[str]:
     """Return the lines about the certificate: what it excludes, and what it does not."""
     if result.abstained:
@@ -102,6 +112,8 @@ def _certificate(result: MatchResult) -> list[str]:
         abstention = f"it may still lead to an abstention, which is answered as {_word(result.on_abstain)}"
     mixed = any(member.soft_distance is not None for member in result.members)
     what = "the majority of votes, or the soft distance," if mixed else "the majority of votes"
+    if result.decision is Decision.NO_MATCH and any(member.trials > 1 for member in result.members):
+        what += " in any view"
     detected = psnr_of(result.radius_detected)
     return [
         *_radius(result),

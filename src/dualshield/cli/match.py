@@ -25,7 +25,17 @@ from dualshield.cli.paths import FilePath
 from dualshield.errors import ExitCode, InputError, UnusableReferenceError
 from dualshield.hashes.registry import get_linear, hash_names, split_names
 from dualshield.hashes.threshold import DEFAULT_THRESHOLD
-from dualshield.smoothing.choose import KEEP, Wanted, exact_config, is_bare_code, is_exact, is_kept, method_of
+from dualshield.smoothing.choose import (
+    KEEP,
+    Wanted,
+    as_views,
+    exact_config,
+    is_bare_code,
+    is_exact,
+    is_kept,
+    kept_views,
+    method_of,
+)
 from dualshield.smoothing.exact.config import VOTE_PARAMETERS
 from dualshield.smoothing.exact.deployment import ExactDeployment
 from dualshield.smoothing.profile import Profile, find_profile
@@ -63,6 +73,7 @@ from dualshield.smoothing.statistics import Decision
 )
 @click.option("--save-reference", type=FilePath(), help="Save the enrolled reference to this file.")
 @click.option("--overwrite", is_flag=True, help="Replace the file of --save-reference.")
+@click.option("--force", is_flag=True, help="Enroll REF even if it has too little structure to be told from others.")
 @click.option("--fail-on-match", is_flag=True, help="Exit with code 1 on a match or an abstention.")
 @click.option("--fail-on-no-match", is_flag=True, help="Exit with code 1 unless the decision is a match.")
 @json_option
@@ -85,6 +96,7 @@ def match(ctx: click.Context, /, reference: str, query: str, hash_name: str, as_
     if kept is not None and ctx.get_parameter_source("hash_name") is not ParameterSource.COMMANDLINE:
         hash_name = _hash_of(kept)
     options["matcher"] = method_of(kept, options["matcher"], hash_name)
+    options["views"] = kept_views(kept, options["views"], hash_name)
     answer = _answer(hash_name, reference, kept, query, options)
     if keep is not None:
         outputs.check(keep)
@@ -139,6 +151,7 @@ def _exact(hash_name: str, is_bare: bool, options: dict[str, Any]) -> ExactDeplo
         options["matcher"],
         given["sigma"],
         given.get("lowpass", KEEP),
+        as_views(given["views"]),
         {name: value for name, value in changes.items() if value is not None},
     )
     if not is_exact(linear.name, linear, profile, wanted):
@@ -148,7 +161,7 @@ def _exact(hash_name: str, is_bare: bool, options: dict[str, Any]) -> ExactDeplo
     if (profile.hash, profile.hash_version) != (linear.name, linear.version):
         return None  # and what is wrong here
     plain = int(DEFAULT_THRESHOLD * linear.bits + 1e-9) + 0.5
-    config = exact_config(DEFAULT_THRESHOLD, profile, wanted)
+    config = exact_config(linear.name, DEFAULT_THRESHOLD, profile, wanted)
     on_abstain = Decision(options["on_abstain"].replace("-", "_"))
     return ExactDeployment(linear, config, plain, profile.exact, options["engine"], on_abstain)
 
@@ -170,7 +183,7 @@ def _deployed(
     )
     image = ImageInput(Path(query)).load()
     source = ImageInput(Path(reference)).load() if reference == STDIN else reference
-    enrolled = as_reference(deployment, source) if kept is None else kept
+    enrolled = as_reference(deployment, source, force=options["force"]) if kept is None else kept
     with waiting("votes") as progress:
         result = deployment.match(enrolled, image, noise=GaussianSource.make(options["seed"]), progress=progress)
     return _Answer(result, enrolled, deployment.false_matches)

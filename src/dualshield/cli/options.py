@@ -206,15 +206,26 @@ def deployment_options(command: Command) -> Command:
             metavar="hamming|native",
             help="How codes are compared: hamming counts differing bits, native uses the rule of the hash's authors.",
         ),
+        views_option,
         profile_option,
     ):
         command = option(command)
     return command
 
 
+def views_option(command: Command) -> Command:
+    """``--views none|standard|thorough|FILE``."""
+    return click.option(
+        "--views",
+        metavar="none|standard|thorough|FILE.json",
+        help="In how many ways images are looked at, so that framed, cropped, mirrored or turned copies are found.  "
+        "[default: standard, where the profile has it]",
+    )(command)
+
+
 def deployment_parameters(options: dict[str, Any]) -> dict[str, Any]:
     """These options, as `deploy` takes them."""
-    names = ("n", "sigma", "noise", "reference_mode", "rule", "profile")
+    names = ("n", "sigma", "noise", "reference_mode", "rule", "profile", "views")
     found = {name: options[name] for name in names} | {"method": options["matcher"]}
     if found["noise"] not in (None, "linear", "clipped"):
         raise InputError(f"unknown noise {found['noise']!r}: use linear or clipped")

@@ -20,3 +20,10 @@ def from_hex(text: str, bits: int) -> torch.Tensor:
 def bit_error_rate(code: torch.Tensor, other: torch.Tensor) -> float:
     """Return the fraction of differing bits."""
     return float((code ^ other).float().mean())
+
+
+def distance_table(codes: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+    """Return the Hamming distances of each of ``codes`` ``(n, bits)`` to each of ``others`` ``(m, bits)``: (n, m)."""
+    ours, theirs = codes.float(), others.float()
+    # Bits that only one of the two has; whole numbers, exact in float32.
+    return (ours.sum(1, keepdim=True) + theirs.sum(1) - 2 * ours @ theirs.T).round().long()

@@ -92,7 +92,8 @@ class View:
             raise InputError(f"a query cannot be looked at {self}: only trimming and mirroring are linear in its axes")
         rows, cols = _trim(size, self.top, self.bottom), _trim(size, self.left, self.right)
         half = self.turn == 2
-        return rows[:, ::-1] if half else rows, cols[:, ::-1] if half != self.mirror else cols
+        rows, cols = rows[:, ::-1] if half else rows, cols[:, ::-1] if half != self.mirror else cols
+        return np.ascontiguousarray(rows), np.ascontiguousarray(cols)
 
     @property
     def colour(self) -> Matrix:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from dualshield.hashes.codes import distance_table
 from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images.views import View
 from dualshield.smoothing.level import Level
@@ -29,11 +30,7 @@ class Trial:
     def distances(self, hash_: PerceptualHash, codes: torch.Tensor) -> torch.Tensor:
         """Return the distances of query codes ``(draws, bits)`` to each view of the reference ``(draws, views)``."""
         known: torch.Tensor = self.level.codes
-        if hash_.rule == "hamming" and len(known) > 1:
-            ours, theirs = codes.float(), known.float()
-            # Bits that only one of the two has; whole numbers, exact in float32.
-            return (ours.sum(1, keepdim=True) + theirs.sum(1) - 2 * ours @ theirs.T).round().long()
-        return hash_.distances(codes[:, None], known[None])
+        return distance_table(codes, known) if hash_.rule == "hamming" else hash_.distances(codes[:, None], known[None])
 
 
 class DrawnBallot:

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
+from dualshield._common.checks import PATH, require
 from dualshield.errors import InputError
 from dualshield.hashes.linear.linear_hash import LinearHash
 from dualshield.smoothing.config import Auto, MatcherConfig
 from dualshield.smoothing.exact.config import VOTE_PARAMETERS, ExactConfig
 from dualshield.smoothing.exact.reference import ExactReference
 from dualshield.smoothing.names import Method
-from dualshield.smoothing.profile import Profile, check_lowpass
+from dualshield.smoothing.preset import Preset
+from dualshield.smoothing.profile import Profile, check_lowpass, find_profile, with_exact_preset
+from dualshield.smoothing.profile_folder import is_card
 from dualshield.smoothing.reference import Reference
 from dualshield.smoothing.reference_file import SUFFIX
+from dualshield.smoothing.views import NO_VIEWS, PRESETS, Views
 
 # Used without a profile; small enough that no sensible hash collapses.
 UNCALIBRATED_SIGMA = 0.1
 CODE_PREFIX = "code:"
+USUAL = "standard"  # the views of a deployment that names none
 EXACT: Method = "exact"
 VOTES: Method = "votes"
 
@@ -33,6 +39,8 @@ class Keep:
         return "KEEP"
 
 
+ViewsLike = Views | str | os.PathLike[str]
+"""Views, the name of a preset (``none``, ``standard``, ``thorough``), or the path of a JSON file of views."""
 KEEP = Keep()
 """Default of parameters where None is a value of its own: keep the profile's value."""
 
@@ -48,6 +56,7 @@ class Wanted:
     method: Method | None
     sigma: float | Auto | None
     lowpass: int | Keep | None
+    views: Views | str | None  # views, the name of a preset, or None for the usual ones
     changes: dict[str, Any]
 
 
@@ -90,8 +99,8 @@ def is_exact(
     return True
 
 
-def exact_config(plain_threshold: float, profile: Profile | None, wanted: Wanted) -> ExactConfig:
-    """Return the profile's exact configuration, with the explicit arguments in place."""
+def exact_config(name: str, plain_threshold: float, profile: Profile | None, wanted: Wanted) -> ExactConfig:
+    """Return the profile's exact configuration of hash ``name``, with the explicit arguments in place."""
     exact = None if profile is None else profile.exact
     threshold = wanted.changes.get("threshold")
     if wanted.sigma == "auto" and wanted.for_codes:
@@ -108,12 +117,75 @@ def exact_config(plain_threshold: float, profile: Profile | None, wanted: Wanted
             raise InputError(f"low-pass {lowpass or 'none'} is not calibrated; give sigma as a number")
         sigma = UNCALIBRATED_SIGMA if asked is None else float(asked)
         return ExactConfig((sigma,), (plain_threshold if threshold is None else threshold,), lowpass)
+    found = views_of(name, profile, wanted, exact=True)
     external = wanted.for_codes and asked in (None, exact.external_sigma)
     config = exact.external_config() if external else exact.config()
+    if isinstance(found, Preset):
+        config = with_exact_preset(config, found)
+    elif found is not None:
+        config = _with_own_views(config, found, profile)
     if asked is not None and threshold is not None:
-        return ExactConfig((float(asked),), (threshold,), lowpass)
+        return ExactConfig((float(asked),), (threshold,), lowpass, config.views)
     config = config if asked is None else config.with_sigma(asked)
     return config if threshold is None else replace(config, thresholds=(threshold,) * len(config.sigmas))
+
+
+def _with_own_views(config: ExactConfig, views: Views, profile: Profile | None) -> ExactConfig:
+    """Return the configuration with views of the user's; thresholds are those of the preset with the most views."""
+    preset = strictest({} if profile is None else profile.presets)
+    if preset is not None and preset.exact_thresholds is not None:
+        config = with_exact_preset(config, preset)
+    return replace(config, views=views)
+
+
+def as_views(views: ViewsLike | None) -> Views | str | None:
+    """Return views, or the name of a preset; a path is read."""
+    require("views", views, Views, *PATH, or_none=True)
+    if views is None or isinstance(views, Views) or (isinstance(views, str) and views in PRESETS):
+        return views
+    if isinstance(views, str) and not views.lower().endswith(".json"):
+        raise InputError(f"unknown views {views!r}: use one of {', '.join(PRESETS)}, or a file that ends in .json")
+    return Views.load(views)
+
+
+def views_of(name: str, profile: Profile | None, wanted: Wanted, *, exact: bool = False) -> Views | Preset | None:
+    """Return the preset or the views that are asked for, or the usual preset; None for images as they are."""
+    asked = wanted.views
+    presets = {} if profile is None else profile.presets
+    if asked is None:
+        known = wanted.parameters == "profile" and wanted.config is None and not wanted.for_codes
+        usual = presets.get(USUAL) if known else None
+        calibrated = usual is not None and (usual.exact_thresholds if exact else usual.threshold) is not None
+        return usual if calibrated else None
+    if isinstance(asked, Views):
+        return None if asked.is_none else asked
+    if asked == "none":
+        return None
+    if wanted.for_codes:
+        raise InputError("views need a reference image; a bare code is matched with views none")
+    if asked not in presets:
+        known_names = ", ".join(("none", *presets))
+        raise InputError(f"hash {name} has no calibrated views {asked!r}: use one of {known_names}, or a file of views")
+    return presets[asked]
+
+
+def kept_views(kept: Reference | None, asked: ViewsLike | None, hashes: object) -> ViewsLike | None:
+    """Return the views asked for, or the name of those that a saved reference of one hash was enrolled with."""
+    if asked is not None or kept is None or len(kept.members) > 1 or kept.is_bare:
+        return asked
+    views, name = kept.members[0].terms["views"], str(kept.members[0].terms["hash"]["name"])
+    if isinstance(hashes, str) and hashes != name:
+        return None
+    if views == NO_VIEWS.to_json():
+        return "none"
+    profile = find_profile(name) if not is_card(name) else None
+    presets = {} if profile is None else profile.presets
+    return next((known for known, preset in presets.items() if preset.views.to_json() == views), None)
+
+
+def strictest(presets: Mapping[str, Preset]) -> Preset | None:
+    """Return the preset with the most views, whose thresholds are the lowest."""
+    return max(presets.values(), key=lambda preset: len(preset.views.reference), default=None)
 
 
 def method_of(kept: Reference | None, asked: Method | None, hashes: object) -> Method | None:

@@ -47,6 +47,7 @@ class MatcherConfig:
     views: Views = NO_VIEWS
     second_sigma: float | None = None  # a small sigma beside the reference's own: a match at either is a match
     second_threshold: float | None = None  # None: that of the votes at the other sigma
+    probes: bool = False  # whether enrollment compares references with the probes (`probes`)
 
     def __post_init__(self) -> None:
         require("sigma", self.sigma, int, float, str)
@@ -86,11 +87,14 @@ class MatcherConfig:
             raise InputError(f"second threshold {limit} is not a bit error rate in [0, 0.5)")
         if limit is not None and second is None:
             raise InputError("a second threshold needs a second sigma")
-        if self.views.is_none and second is None:
+        require("probes", self.probes, bool)
+        if self.views.is_none and second is None and not self.probes:
             return
         for what, value, needed in (("noise", self.noise, "linear"), ("reference mode", self.reference_mode, "code")):
             if value != needed:
-                raise InputError(f"views and a second sigma need the {what} {needed}, not {value}; leave them out")
+                raise InputError(
+                    f"views, a second sigma and probes need the {what} {needed}, not {value}; leave them out"
+                )
 
     method: ClassVar[Method] = "votes"
 

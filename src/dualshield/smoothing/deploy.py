@@ -19,19 +19,25 @@ from dualshield.smoothing.choose import (
     KEEP,
     UNCALIBRATED_SIGMA,
     Keep,
+    ViewsLike,
     Wanted,
+    as_views,
     exact_config,
     is_bare_code,
     is_exact,
     is_kept,
+    kept_views,
     method_of,
+    strictest,
+    views_of,
 )
 from dualshield.smoothing.config import PAPER, PAPER_LIMIT, Auto, MatcherConfig
 from dualshield.smoothing.deployment import Deployment, Recipe
 from dualshield.smoothing.member import Member
 from dualshield.smoothing.names import Method, NoiseName, ReferenceMode
 from dualshield.smoothing.noise import GaussianSource
-from dualshield.smoothing.profile import Profile, check_lowpass, find_profile
+from dualshield.smoothing.preset import Preset
+from dualshield.smoothing.profile import Profile, check_lowpass, find_profile, with_preset
 from dualshield.smoothing.profile_folder import is_card
 from dualshield.smoothing.reference import Reference
 from dualshield.smoothing.result import MatchResult
@@ -55,6 +61,7 @@ def deploy(
     rule: str | None = None,
     sigma: float | Auto | None = None,
     lowpass: int | Keep | None = KEEP,
+    views: ViewsLike | None = None,
     threshold: float | None = None,
     noise: NoiseName | None = None,
     reference_mode: ReferenceMode | None = None,
@@ -75,6 +82,9 @@ def deploy(
     ``sigma="auto"`` extends each reference's choice to the largest sigma of the profile's grid that costs no
     collisions. ``for_codes`` uses the profile's parameters for bare codes of the plain hash, where there are no
     reference images. ``rule`` defaults to the hash's own rule.
+
+    ``views`` are the ways in which images are looked at, so that framed, cropped, mirrored or turned copies are found:
+    a preset of the profile (``standard``, the usual one, ``thorough`` or ``none``), `Views`, or a JSON file of views.
 
     ``method`` is how queries are decided: by ``votes``, or ``exact``. Exact is the default for hashes that are linear
     up to a threshold and calibrated for it, such as PDQ, unless a parameter is given that only votes have.
@@ -97,6 +107,7 @@ def deploy(
         method,
         sigma,
         lowpass,
+        as_views(views),
         {
             name: value
             for name, value in (
@@ -128,6 +139,7 @@ def deploy(
             "rule": rule,
             "sigma": sigma,
             "lowpass": lowpass,
+            "views": wanted.views,
             "on_abstain": on_abstain,
         }
         again |= {"engine": engine, "device": device, "batch_size": batch_size}
@@ -159,7 +171,11 @@ def match(
     kept = Reference.load(reference) if is_kept(reference) else reference  # type: ignore[arg-type]
     is_bare = kept.is_bare if isinstance(kept, Reference) else is_bare_code(kept)
     if isinstance(kept, Reference) and not isinstance(hash, Deployment):
-        parameters = {**parameters, "method": method_of(kept, parameters.get("method"), hash)}
+        parameters = {
+            **parameters,
+            "method": method_of(kept, parameters.get("method"), hash),
+            "views": kept_views(kept, parameters.get("views"), hash),
+        }
     deployment = as_deployment(hash, {"for_codes": True, **parameters} if is_bare else parameters)
     image = as_image(query)
     return deployment.match(as_reference(deployment, kept), image, noise=GaussianSource.make(seed))
@@ -175,7 +191,7 @@ def as_deployment(hash: HashLike | Sequence[HashLike] | Deployment, parameters: 
     return hash
 
 
-def as_reference(deployment: Deployment, source: ImageLike | Reference) -> Reference:
+def as_reference(deployment: Deployment, source: ImageLike | Reference, *, force: bool = False) -> Reference:
     """Return a reference: the given one, loaded from its file, or enrolled from an image or a bare code."""
     if isinstance(source, Reference):
         return source
@@ -183,7 +199,7 @@ def as_reference(deployment: Deployment, source: ImageLike | Reference) -> Refer
         return deployment.enroll_code(source.removeprefix(CODE_PREFIX), source)
     if is_kept(source):
         return Reference.load(source)  # type: ignore[arg-type]
-    return deployment.enroll(source)
+    return deployment.enroll(source, force=force)
 
 
 def as_hash(hash: HashLike) -> PerceptualHash:
@@ -220,7 +236,7 @@ def _member(
     profile = _profile(spec, hash_, wanted)
     native = hash_.rule == "native"
     if is_exact(hash_.name, hash_.linear, profile, wanted, native=native, beside_votes=beside_votes):
-        config = exact_config(hash_.threshold, profile, wanted)
+        config = exact_config(hash_.name, hash_.threshold, profile, wanted)
         return Member(hash_, config, profile, "" if profile and profile.exact else _warning(hash_, None, wanted))
     config_of_votes = wanted.config or _starting_point(hash_, profile, wanted)
     changes = dict(wanted.changes)
@@ -228,9 +244,32 @@ def _member(
         changes["sigma"] = wanted.sigma
     if not isinstance(wanted.lowpass, Keep):
         changes["lowpass"] = wanted.lowpass
+    config_of_votes = _with_views(hash_, config_of_votes, profile, wanted)
+    if "threshold" in changes and config_of_votes.second_sigma is not None:
+        changes["second_threshold"] = min(changes["threshold"], config_of_votes.second_threshold or 0.5)
     if wanted.parameters != "profile" and PAPER.threshold is not None:
         hash_ = hash_.with_threshold(PAPER.threshold)  # the paper uses one threshold for votes and the plain hash
     return Member(hash_, replace(config_of_votes, **changes), profile, _warning(hash_, profile, wanted))
+
+
+def _with_views(hash_: PerceptualHash, config: MatcherConfig, profile: Profile | None, wanted: Wanted) -> MatcherConfig:
+    """Return the configuration with the views asked for, or with the usual ones where they were calibrated."""
+    found = views_of(hash_.name, profile, wanted)
+    if wanted.views is None and found is not None and profile is not None and not _is_usual(config, profile, wanted):
+        return config
+    if found is None:
+        return config
+    if isinstance(found, Preset):
+        return with_preset(config, found)
+    nearest = None if profile is None else strictest(profile.presets)
+    return replace(config if nearest is None else with_preset(config, nearest), views=found)
+
+
+def _is_usual(config: MatcherConfig, profile: Profile, wanted: Wanted) -> bool:
+    """Whether the configuration is of the kind that views were calibrated for."""
+    kind = (wanted.changes.get("noise", config.noise), wanted.changes.get("reference_mode", config.reference_mode))
+    lowpass = profile.lowpass if isinstance(wanted.lowpass, Keep) else wanted.lowpass
+    return kind == ("linear", "code") and lowpass == profile.lowpass
 
 
 def _profile(spec: str | PerceptualHash, hash_: PerceptualHash, wanted: Wanted) -> Profile | None:

@@ -226,12 +226,15 @@ class Deployment:
 
         return self._engines.get(key, self.engine, start)
 
-    def enroll(self, image: ImageLike, name: str | None = None) -> Reference:
-        """Enroll an image as reference; the result depends on its pixels and this deployment only."""
+    def enroll(self, image: ImageLike, name: str | None = None, *, force: bool = False) -> Reference:
+        """Enroll an image as reference; the result depends on its pixels and this deployment only.
+
+        An image with too little structure to be told from blank images and documents is an error, unless ``force``.
+        """
         matchers = self.matchers  # must come first: in a forked process this makes torch usable
         found = as_image(image, name)
         try:
-            return Reference(found.name, tuple(matcher.enroll(found.pixels) for matcher in matchers))
+            return Reference(found.name, tuple(matcher.enroll(found.pixels, force=force) for matcher in matchers))
         except TooLittleStructureError as error:
             raise TooLittleStructureError(f"{found.name}: {error}") from error
 

@@ -56,7 +56,7 @@ def least_for_fixed(n0: int, n: int, alpha: float, missed: float, *, matched: bo
             return 1 - at_least(needs[not matched], n0, 1 - p) * at_least(certifies, n, 1 - p)
         return at_least(needs[matched], n0, p) * at_least(certifies, n, p)
 
-    return least(answers, missed)
+    return least_above(answers, missed)
 
 
 @lru_cache(maxsize=256)
@@ -72,7 +72,7 @@ def least_for_sequential(limit: int, alpha: float, missed: float, *, or_abstain:
         # An open walk may still prove the wrong majority; at p >= 1/2 the total probability is at most the level.
         return 1 - min(wrong + (open_ if limit > HORIZON else 0.0), level)
 
-    return least(answers, missed)
+    return least_above(answers, missed)
 
 
 def at_least(k: int, n: int, p: float) -> float:
@@ -82,7 +82,7 @@ def at_least(k: int, n: int, p: float) -> float:
     return 0.0 if k > n else float(betainc(k, n - k + 1, p))
 
 
-def least(answers: Callable[[float], float], missed: float) -> float | None:
+def least_above(answers: Callable[[float], float], missed: float) -> float | None:
     """The least p >= 1/2 with an answer probability of at least 1 - ``missed``, rounded up; None if there is none."""
     low, high = 0.5, 1 - PRECISION
     enough = 1 - missed

@@ -25,6 +25,7 @@ from dualshield.smoothing.level import Level
 from dualshield.smoothing.member_reference import majority
 from dualshield.smoothing.names import ReferenceMode
 from dualshield.smoothing.noise import GaussianSource
+from dualshield.smoothing.probes import VERSION
 from dualshield.smoothing.sampler import Sampler
 from dualshield.smoothing.statistics import certified_radius, clopper_pearson_lower, radius_ceiling
 
@@ -56,6 +57,7 @@ def enrollment_terms(hash_: PerceptualHash, config: MatcherConfig) -> dict[str, 
         "draws": enrollment_draws(hash_, config),
         "views": config.views.to_json(),
         "second": second_terms(hash_, config),
+        "probes": VERSION if config.probes else None,
     }
 
 

@@ -56,8 +56,8 @@ class DeployedExactMatcher(ExactMatcher):
         """Return the reference: nothing is drawn for it."""
         return reference
 
-    def enroll(self, pixels: torch.Tensor) -> ExactReference:
-        """Enroll a reference image."""
+    def enroll(self, pixels: torch.Tensor, *, force: bool = False) -> ExactReference:
+        """Enroll a reference image; ``force`` changes nothing, because too faint an image has no radius at all."""
         return self.enroll_pixels(_array(pixels))
 
     def enroll_code(self, code: torch.Tensor) -> ExactReference:
@@ -73,20 +73,25 @@ class DeployedExactMatcher(ExactMatcher):
         return Decided(self.decide(reference, _array(pixels)), 0.0)
 
     def soft_distance(self, reference: ExactReference, pixels: torch.Tensor) -> torch.Tensor:
-        """Return the soft distance in bits, differentiable in the pixels ``(3, 512, 512)``.
+        """Return the smallest soft distance of all pairs of views in bits, differentiable in the pixels (3, 512, 512).
 
-        The value is that of the matcher. Its gradient is exact too: it includes the movement of the soft median.
+        The value is that of the matcher. Its gradient, that of the nearest pair, is exact too: it includes the movement
+        of the soft median.
         """
-        soft = self.soft(reference.sigma)
-        found = self.coefficients(_array(pixels))
-        value, slopes = gradient(found, soft.spread, soft.ones, reference.code)
+        pairs = self.pairs(reference, _array(pixels))
+        view, code = pairs.nearest
+        soft = self.soft(reference.sigma, view)
+        value, slopes = gradient(pairs.coefficients[view], soft.spread, soft.ones, reference.codes[code])
         # A linear function of the pixels with the right value and slope at this point.
-        linear = (pixels * self.lift(slopes, pixels)).sum()
+        linear = (pixels * self.lift(slopes, pixels, view)).sum()
         return linear - linear.detach() + value
 
-    def lift(self, weights: Matrix, like: torch.Tensor) -> torch.Tensor:
-        """Return the pixel image ``sum_i weights_i A_i``: the gradient of a weighted sum of coefficients."""
-        linear = self.filtered
+    def lift(self, weights: Matrix, like: torch.Tensor, view: int = 0) -> torch.Tensor:
+        """Return the pixel image ``sum_i weights_i A_i`` with the rows ``A_i`` of the hash behind a view of the query.
+
+        That is the gradient of a weighted sum of coefficients.
+        """
+        linear = self.queries.hashes[view]
         flat = weights if linear.mix is None else weights @ linear.mix
         factors = (linear.vertical, linear.horizontal, flat.reshape(len(linear.vertical), len(linear.horizontal)))
         rows, cols, middle = (torch.from_numpy(np.ascontiguousarray(factor)).to(like) for factor in factors)

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from dualshield.engines.engine import Engine
-from dualshield.errors import InputError
+from dualshield.errors import InputError, TooLittleStructureError
 from dualshield.hashes.codes import bit_error_rate
 from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images.space import CANONICAL_SIZE
@@ -28,6 +28,7 @@ from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.detection import MISSED
 from dualshield.smoothing.enrollment import (
     choose_sigma,
+    draw_bank,
     enrolled_levels,
     enrollment_draws,
     enrollment_source,
@@ -36,6 +37,7 @@ from dualshield.smoothing.enrollment import (
 from dualshield.smoothing.level import Level
 from dualshield.smoothing.member_reference import DrawnCodes, MemberReference, majority
 from dualshield.smoothing.noise import GaussianSource
+from dualshield.smoothing.probes import Probes, is_flat
 from dualshield.smoothing.result import MemberResult
 from dualshield.smoothing.sampler import Sampler
 from dualshield.smoothing.sequential import TargetRadiusTest, largest_reachable
@@ -86,8 +88,11 @@ class SmoothedMatcher:
         """The enrollment terms that a reference must have to be matched here."""
         return enrollment_terms(self.plain_hash, self.config)
 
-    def enroll(self, pixels: torch.Tensor) -> MemberReference:
-        """Enroll a reference image; its sigma and codes are fixed here, before any query is seen."""
+    def enroll(self, pixels: torch.Tensor, *, force: bool = False) -> MemberReference:
+        """Enroll a reference image; its sigma and codes are fixed here, before any query is seen.
+
+        An image with too little structure is an error, unless ``force``.
+        """
         config = self.config
         pixels = pixels.detach().cpu().float().clone()  # independent of later changes by the caller
         source = enrollment_source(self.terms, pixels)
@@ -101,8 +106,32 @@ class SmoothedMatcher:
             level = Level(float(sigma), plain[None], self._threshold)
             return MemberReference(self.terms, plain, (level,), pixels=pixels)
         levels = enrolled_levels(self.sampler, self.plain_hash, config, pixels, sigma, majority(bank), size, source)
+        if config.probes and self.hash.rule == "hamming":
+            levels = self._probed(levels, pixels, force=force)
         kept = bank if config.reference_mode == "bank" else None
         return MemberReference(self.terms, plain, levels, bank=kept)
+
+    def _probed(self, levels: tuple[Level, ...], pixels: torch.Tensor, *, force: bool) -> tuple[Level, ...]:
+        """Lower the threshold of each level until no probe matches; drop levels that lose the image's own variants."""
+        found = [replace(level, threshold=self._probes.lowered(level, pixels)) for level in levels]
+        possible = [level for level in found if level.threshold is not None and level.threshold >= 0]
+        kept = tuple(level for level in possible if self._probes.keeps_variants(level, pixels))
+        if kept:
+            return kept
+        if force and possible:
+            return tuple(possible[-1:])
+        raise TooLittleStructureError(
+            f"too little structure to be recognised by {self.hash.name}: flat colours, gradients or ordinary documents "
+            "are as near to it as its own mild variants, so it would match them too; try another hash"
+            + ("" if possible else " (not even force helps: a probe has the same code)")
+        )
+
+    @cached_property
+    def _probes(self) -> Probes:
+        def codes(pixels: torch.Tensor, sigma: float, draws: int) -> torch.Tensor:
+            return draw_bank(self.sampler, pixels, sigma, draws, enrollment_source(self.terms, pixels))
+
+        return Probes(codes, self.hash.bits)
 
     @property
     def _threshold(self) -> float | None:
@@ -181,6 +210,7 @@ class SmoothedMatcher:
             query_view=str(trial.view),
             reference_view=str(self.config.views.reference[nearest]),
             trials=len(trials),
+            is_flat=is_flat(pixels),
         )
 
     def certify(self, reference: MemberReference, pixels: torch.Tensor, noise: GaussianSource) -> Certificate:

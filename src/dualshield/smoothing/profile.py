@@ -15,6 +15,7 @@ from dualshield.images.space import CANONICAL_SIZE
 from dualshield.smoothing.config import MAX_SIGMA, MatcherConfig
 from dualshield.smoothing.exact.config import ExactConfig
 from dualshield.smoothing.exact.profile import ExactProfile
+from dualshield.smoothing.preset import Preset, presets_from_json, presets_to_json
 from dualshield.smoothing.profile_folder import is_there, profile_file, shipped_file
 
 if TYPE_CHECKING:  # torch takes a second to load, and reading a profile does not need it
@@ -22,7 +23,7 @@ if TYPE_CHECKING:  # torch takes a second to load, and reading a profile does no
 
 MAX_BYTES = 16 * 2**20
 VARIANT_TOLERANCE = 0.01
-OPTIONAL = ("exact",)  # not in profiles from before there were exact matchers
+OPTIONAL = ("exact", "presets")  # not in profiles from before there were exact matchers, and views
 # Mean radii above this fraction of the best count as equal: a calibration cannot tell them apart.
 SAME_RADIUS = 0.99
 
@@ -109,6 +110,7 @@ class Profile:
     grid: tuple[GridPoint, ...]
     measured: dict[str, Any] = field(default_factory=dict)  # images, pairs, draws, alpha, seed, date
     exact: ExactProfile | None = None  # of hashes that are linear up to a threshold
+    presets: dict[str, Preset] = field(default_factory=dict)  # of views
 
     def __post_init__(self) -> None:
         for name, kind in (("hash", str), ("hash_version", str), ("measured", dict)):
@@ -122,6 +124,10 @@ class Profile:
                 raise InputError(f"its {name} is {getattr(self, name)!r}, but {rates.threshold} in its grid")
         if self._chosen.consensus.collisions > self.unprotected.collisions:
             raise InputError(f"more collisions were measured at {self._chosen} than with the plain hash")
+        for name, preset in self.presets.items():
+            by_exact = preset.exact_thresholds
+            if by_exact is not None and (self.exact is None or len(by_exact) != len(self.exact.sigmas)):
+                raise InputError(f"its views {name} do not have one threshold for each sigma of its exact matcher")
         # True is equal to 1, and no number.
         for name in ("threshold", "sigma", "external_threshold", "external_sigma"):
             _number(name, getattr(self, name))
@@ -157,19 +163,23 @@ class Profile:
     def false_matches_of(self, config: MatcherConfig | ExactConfig) -> float | None:
         """The fraction of unrelated pairs that matched with this configuration; None if it was not measured."""
         if isinstance(config, ExactConfig):
-            return None if self.exact is None else self.exact.false_matches_of(config)
+            if self.exact is None:
+                return None
+            for preset in self.presets.values():
+                if not config.views.is_none and config == with_exact_preset(self.exact.config(), preset):
+                    return preset.false_matches
+            return self.exact.false_matches_of(config)
+        for preset in self.presets.values():
+            if preset.views == config.views and preset.threshold is not None:
+                viewed = replace(with_preset(self.config(), preset), **_certifying(config))
+                return preset.false_matches if viewed == config else None
         widest = self.widest_config()
         measured = (
             (self.config(), self.false_matches),
             (widest, self._at(self.lowpass, max(widest.sigmas)).consensus.collisions),
             (self.external_config(), self._at(self.external_lowpass, self.external_sigma).external.collisions),
         )
-        asked: dict[str, Any] = {
-            "n0": config.n0,
-            "n": config.n,
-            "alpha": config.alpha,
-            "target_radius": config.target_radius,
-        }
+        asked = {**_certifying(config), "probes": config.probes}
         return next((rate for candidate, rate in measured if replace(candidate, **asked) == config), None)
 
     def widest_config(self) -> MatcherConfig:
@@ -212,7 +222,8 @@ class Profile:
 
     def save(self, file: Path) -> None:
         """Write the profile atomically: an old file is replaced as a whole or not at all."""
-        write_atomically(file, (json.dumps(asdict(self), indent=1) + "\n").encode())
+        data = {**asdict(self), "presets": presets_to_json(self.presets)}
+        write_atomically(file, (json.dumps(data, indent=1) + "\n").encode())
 
     @staticmethod
     def load(file: Path) -> Profile:
@@ -235,6 +246,7 @@ class Profile:
             values["grid"] = tuple(GridPoint.parse(point) for point in values["grid"])
             values["unprotected"] = Rates.parse(values["unprotected"], "unprotected")
             values["exact"] = None if values["exact"] is None else ExactProfile.parse(values["exact"])
+            values["presets"] = presets_from_json({} if values["presets"] is None else values["presets"])
             profile = Profile(**values)
             profile.config()
             profile.external_config()
@@ -244,6 +256,36 @@ class Profile:
         except (ValueError, RecursionError) as error:
             why = f"it is not JSON ({error})"
         raise InputError(f"{name} is not a DualShield profile: {why}; write one with dualshield calibrate")
+
+
+def with_preset(config: MatcherConfig, preset: Preset) -> MatcherConfig:
+    """Return a configuration of votes with a preset's views and thresholds; enrollment compares with the probes."""
+    return replace(
+        config,
+        views=preset.views,
+        threshold=config.threshold if preset.threshold is None else preset.threshold,
+        second_sigma=preset.second_sigma,
+        second_threshold=preset.second_threshold,
+        probes=True,
+    )
+
+
+def with_exact_preset(config: ExactConfig, preset: Preset) -> ExactConfig:
+    """Return an exact configuration with a preset's views and thresholds."""
+    thresholds = preset.exact_thresholds
+    if thresholds is None or len(thresholds) != len(config.sigmas):
+        raise InputError("these views are not calibrated for the exact matcher; use views none")
+    return replace(config, views=preset.views, thresholds=thresholds)
+
+
+def _certifying(config: MatcherConfig) -> dict[str, Any]:
+    """The parameters of a configuration that false matches do not depend on."""
+    return {
+        "n0": config.n0,
+        "n": config.n,
+        "alpha": config.alpha,
+        "target_radius": config.target_radius,
+    }
 
 
 def find_profile(spec: str) -> Profile | None:

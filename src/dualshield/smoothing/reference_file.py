@@ -6,50 +6,48 @@
 
 A level has one code per view of the reference. Version 1 had no views and is not read any more.
 
-A CODE of bits is the number of bits and their hex, ``"256:88629e..."``. A CODE of values (a native rule, pixels) is the
-shape and the little-endian float32 values, compressed, in base64, ``"f4:144:eJx..."``. Reading executes nothing, limits
-all sizes before unpacking, and checks the fingerprint.
+`reference_codes` says how a CODE is written. Reading executes nothing, limits all sizes before unpacking, and checks
+the fingerprint.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
 import json
 import math
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from dualshield._common.digest import digest_of
 from dualshield._common.files import read_limited, write_atomically
 from dualshield.errors import CodeError, InputError, UnusableReferenceError
-from dualshield.hashes.bits import from_hex, to_hex
 from dualshield.images.space import CANONICAL_SIZE
 from dualshield.smoothing.exact.config import MAX_SIGMA
 from dualshield.smoothing.exact.reference import NOISE, ExactReference
 from dualshield.smoothing.level import Level
+from dualshield.smoothing.reference_codes import (
+    MAX_BITS,
+    MAX_NUMBERS,
+    Code,
+    as_array,
+    from_text,
+    identified,
+    stack_of,
+    to_text,
+)
 from dualshield.smoothing.views import Views
 
 if TYPE_CHECKING:  # torch takes a second to load, and exact references do not need it
-    import torch
-
     from dualshield.smoothing.member_reference import MemberReference
 
 Kept: TypeAlias = "ExactReference | MemberReference"
-Code = npt.NDArray[np.bool_ | np.float32]
 FORMAT, VERSION = "dualshield-reference", 2
 SUFFIX = ".dsref"
 MAX_BYTES = 16 * 2**20
 MAX_MEMBERS = 64
-MAX_BITS = 2**20
-MAX_NUMBERS = 2**22
 MAX_TEXT = 1000
 MAX_WEIGHTS, MAX_SIGMAS = 100, 1000
 PIXELS = (3, CANONICAL_SIZE, CANONICAL_SIZE)
@@ -68,12 +66,13 @@ TERMS = {
     "draws": int,
     "views": dict,
     "second": dict | None,
+    "probes": int | None,
 }
 
 
 def fingerprint_of(members: Sequence[Kept]) -> str:
     """Return the sha256 of the members, without the name; it does not depend on the compression."""
-    return digest_of([FORMAT, VERSION, [_fields(member, _identified) for member in members]])
+    return digest_of([FORMAT, VERSION, [_fields(member, identified) for member in members]])
 
 
 def save_members(file: Path, name: str, members: Sequence[Kept]) -> None:
@@ -83,7 +82,7 @@ def save_members(file: Path, name: str, members: Sequence[Kept]) -> None:
         "version": VERSION,
         "name": Path(name).name,  # files may be shared: do not reveal the path of the image
         "fingerprint": fingerprint_of(members),
-        "members": [_fields(member, _text) for member in members],
+        "members": [_fields(member, to_text) for member in members],
     }
     write_atomically(file, (json.dumps(data, indent=1, allow_nan=False) + "\n").encode())
 
@@ -124,7 +123,7 @@ def _member(data: Any) -> Kept:
         raise TypeError(f"a member needs the fields {', '.join(sorted(MEMBER_FIELDS))} and no other")
     terms, bank, pixels = data["terms"], data["bank"], data["pixels"]
     _check_terms(terms)
-    plain = _code(data["plain"])
+    plain = from_text(data["plain"])
     bits = terms["hash"]["bits"]
     if terms["rule"] == "hamming" and (plain.dtype != np.bool_ or len(plain) != bits):
         raise ValueError(f"its codes do not have the {bits} bits of its hash")
@@ -189,7 +188,7 @@ def _level(data: Any, terms: dict[str, Any], plain: str, sigmas: list[float], mo
     views = len(terms["views"]["reference"])
     if not isinstance(codes, list) or len(codes) != views:
         raise ValueError(f"a level does not have one code for each of its {views} views")
-    return Level(sigma, _stack(codes, plain), threshold)
+    return Level(sigma, stack_of(codes, plain), threshold)
 
 
 def _of_votes(
@@ -257,26 +256,13 @@ def _bank(entries: Any, code: str, numbers: int, draws: int) -> Code | None:
         raise TypeError(f"its bank is not a list of {draws} codes")
     if len(entries) * numbers > MAX_NUMBERS:
         raise ValueError(f"its bank has more than {MAX_NUMBERS} values")
-    return _stack(entries, code)
-
-
-def _stack(entries: list[Any], like: str) -> Code:
-    """Read several codes; their shape (that of ``like``) is checked before unpacking."""
-    kind = _kind(like)
-    if not all(isinstance(entry, str) and _kind(entry) == kind for entry in entries):
-        raise ValueError("its codes do not have the same shape")
-    return np.stack([_code(entry) for entry in entries])
-
-
-def _kind(text: str) -> str:
-    """Return the header of a code, its type and shape, without the values."""
-    return text.rpartition(":")[0]
+    return stack_of(entries, code)
 
 
 def _pixels(text: Any) -> Code | None:
     if text is None:
         return None
-    pixels = _code(text)
+    pixels = from_text(text)
     if pixels.shape != PIXELS or pixels.dtype != np.float32:
         raise ValueError("its image does not have the canonical shape")
     if not (float(pixels.min()) >= 0 and float(pixels.max()) <= 1):
@@ -284,86 +270,22 @@ def _pixels(text: Any) -> Code | None:
     return pixels
 
 
-# -- codes as text ---------------------------------------------------------------------------------
-
-
 def _fields(member: Kept, form: Callable[[Code], str]) -> dict[str, Any]:
     return {
         "terms": member.terms,
-        "plain": form(_array(member.plain)),
+        "plain": form(as_array(member.plain)),
         "levels": [
             {
                 "sigma": float(level.sigma),
                 "threshold": None if level.threshold is None else float(level.threshold),
-                "codes": [form(_array(code)) for code in level.codes],
+                "codes": [form(as_array(code)) for code in level.codes],
             }
             for level in member.levels
         ],
-        "bank": None if member.bank is None else [form(_array(code)) for code in member.bank],
-        "pixels": None if member.pixels is None else form(_array(member.pixels)),
+        "bank": None if member.bank is None else [form(as_array(code)) for code in member.bank],
+        "pixels": None if member.pixels is None else form(as_array(member.pixels)),
         "bare": member.is_bare,
     }
-
-
-def _array(code: torch.Tensor | Code) -> Code:
-    """Return the code as a numpy array, where it is not one already."""
-    return code if isinstance(code, np.ndarray) else code.detach().cpu().numpy()
-
-
-def _text(code: Code) -> str:
-    if code.dtype == np.bool_:
-        return f"{code.size}:{to_hex(code.astype(np.bool_))}"
-    return f"f4:{_shape(code)}:{base64.b64encode(zlib.compress(_bytes(code), 6)).decode()}"
-
-
-def _identified(code: Code) -> str:
-    if code.dtype == np.bool_:
-        return _text(code)
-    return f"f4:{_shape(code)}:{hashlib.sha256(_bytes(code)).hexdigest()}"
-
-
-def _shape(code: Code) -> str:
-    return "x".join(map(str, code.shape))
-
-
-def _bytes(code: Code) -> bytes:
-    return np.ascontiguousarray(code, dtype="<f4").tobytes()
-
-
-def _code(text: Any) -> Code:
-    if not isinstance(text, str):
-        raise TypeError("a code is not text")
-    kind, _, rest = text.partition(":")
-    if kind != "f4":
-        return from_hex(rest, _whole(kind, MAX_BITS))
-    shape_text, _, packed = rest.partition(":")
-    shape = tuple(_whole(side, MAX_NUMBERS) for side in shape_text.split("x"))
-    size = math.prod(shape)
-    if not 1 <= size <= MAX_NUMBERS or len(shape) > 3:
-        raise ValueError(f"a code has the invalid shape {shape_text}")
-    return _unpacked(packed, size).reshape(shape)
-
-
-def _unpacked(packed: str, size: int) -> Code:
-    """Return ``size`` unpacked numbers; unpacking stops as soon as there are more."""
-    try:
-        compressed = base64.b64decode(packed, validate=True)
-        unpacker = zlib.decompressobj()
-        data = unpacker.decompress(compressed, 4 * size + 1)
-    except (binascii.Error, zlib.error) as error:
-        raise ValueError("a code cannot be unpacked") from error
-    if len(data) != 4 * size or not unpacker.eof or unpacker.unused_data:
-        raise ValueError(f"a code does not have its {size} numbers")
-    values = np.frombuffer(data, dtype="<f4").astype(np.float32)
-    if not np.isfinite(values).all():
-        raise ValueError("a code has numbers that are not finite")
-    return values
-
-
-def _whole(text: str, most: int) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
-        raise ValueError(f"{text[:20]!r} is not a whole number from 1 to {most}")
-    return int(text)
 
 
 def _no_constant(name: str) -> None:

@@ -52,7 +52,7 @@ class MemberResult:
     engine: str
     seconds: float
     soft_distance: float | None = None  # what an exact matcher compares with the threshold; None for votes
-    is_flat: bool = False  # an exact matcher sees no structure in the query, as in a flat colour
+    is_flat: bool = False  # the query has no structure, as in a flat colour
     query_view: str = AS_IT_IS  # how the query was looked at in the trial that these votes are of
     reference_view: str = AS_IT_IS  # the view of the reference that was the nearest
     trials: int = 1  # views of the query times levels of the reference, all of which a non-match needs

@@ -27,7 +27,7 @@ from scipy.special import betainc, ndtri
 from dualshield.smoothing.detection import (
     at_least,
     detected_radius,
-    least,
+    least_above,
     least_for_fixed,
     least_for_sequential,
 )
@@ -147,14 +147,14 @@ class Procedure:
         if found.radius <= 0:
             return 0.0
         matched = found.decision is Decision.MATCH
-        least_p = self._least(matched=matched, or_abstain=or_abstain)
+        least_p = self.least(matched=matched, or_abstain=or_abstain)
         trials = [outcome.trial] if matched else range(self.count)
         return min(
             min(each.radius, detected_radius(each.p_lower, least_p, self.sigmas[trial]))
             for trial, each in zip(trials, outcome.by_trial, strict=True)
         )
 
-    def _least(self, *, matched: bool, or_abstain: bool) -> float | None:
+    def least(self, *, matched: bool, or_abstain: bool) -> float | None:
         """Return the least vote probability of a trial at which the whole procedure gives the answer."""
         count = self.count
         if self.target is not None:
@@ -217,7 +217,7 @@ def _least_for_chosen(n0: int, n: int, alpha: float, missed: float, count: int) 
     def answers(p: float) -> float:
         return at_least(qualifies, n0, p) + at_least(certifies, n, p) - 1 - lucky
 
-    return least(answers, missed)
+    return least_above(answers, missed)
 
 
 def _by_luck(n0: int, qualifies: int, n: int, certifies: int) -> float:
