@@ -28,6 +28,7 @@ from .hashes.external.command import command_hash
 from .hashes.from_linear import from_linear
 from .hashes.linear.linear_hash import LinearHash
 from .images import CanonicalImage, FrontEnd, ImageLike, as_image, load_image
+from .images.views import View
 from .smoothing.config import PAPER, MatcherConfig
 from .smoothing.deploy import HashLike, deploy, match
 from .smoothing.deployment import Deployment
@@ -38,6 +39,7 @@ from .smoothing.reference import Reference
 from .smoothing.result import MatchResult, MemberResult
 from .smoothing.statistics import Decision
 from .smoothing.variants import Variant
+from .smoothing.views import Views
 from .verification.verify import Verification, verify
 
 __version__: str
@@ -78,6 +80,8 @@ __all__ = [
     "UnusableReferenceError",
     "Variant",
     "Verification",
+    "View",
+    "Views",
     "WeightsError",
     "as_image",
     "attacks",

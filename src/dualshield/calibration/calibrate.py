@@ -18,6 +18,8 @@ from dualshield._common.rounding import up
 from dualshield.calibration.false_matches import threshold_for
 from dualshield.calibration.looked import EXACT_LOWPASSES, Looked
 from dualshield.calibration.measure import Calibration, CalibrationPlan
+from dualshield.calibration.presets import LEAST_PHOTOS, find_presets
+from dualshield.calibration.views import ViewPlan
 from dualshield.errors import ImageError, InputError
 from dualshield.hashes import DEFAULT_HASH
 from dualshield.images import ImageLike, as_image
@@ -47,6 +49,7 @@ def calibrate(
     engine: str = "auto",
     device: str = "cpu",
     batch_size: int | None = None,
+    views: bool = True,
     journal: str | os.PathLike[str] | None = None,
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
     unreadable: Callable[[ImageError], None] | None = None,
@@ -57,7 +60,7 @@ def calibrate(
     hash is its own, or ``threshold``, or the largest that keeps false matches within ``fpr``. Finished grid points are
     saved in the ``journal``, so that an interrupted run can go on. ``unreadable`` is called for each photo that cannot
     be read, which is then skipped; without it such a photo is an error. Warnings are logged if there were too few
-    photos or the grid was too small.
+    photos or the grid was too small. With ``views`` the presets of views are found too, from 40 photos on.
     """
     require("plan", plan, CalibrationPlan, or_none=True)
     require("threshold", threshold, *NUMBER, or_none=True)
@@ -104,6 +107,9 @@ def calibrate(
             profile = replace(profile, exact=looked.calibrate(hash_.threshold, plan.radius_images, progress))
         except InputError as error:
             logger.warning("%s; it stays without an exact matcher", error)
+    elif views and hash_.rule == "hamming" and len(kept) >= LEAST_PHOTOS:
+        seen = ViewPlan(references=plan.images, edit_images=min(24, plan.variant_images), seed=plan.seed)
+        profile = replace(profile, presets=find_presets(run.deployment, profile, kept, seen, progress))
     facts: dict[str, Any] = {"date": datetime.now(UTC).date().isoformat(), "fpr": fpr, "pairs": run.pairs}
     facts["collisions_at_most"] = collisions_at_most(profile.false_matches, run.pairs)
     profile = replace(profile, measured={**profile.measured, **facts})

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
 from dualshield.calibration.false_matches import threshold_at
+from dualshield.calibration.plain_views import PlainViews
 from dualshield.errors import TooLittleStructureError
 from dualshield.hashes.codes import distance_table
 from dualshield.images.canonical import CanonicalImage
@@ -60,7 +60,8 @@ class ViewCalibration:
         progress: Progress = lambda what, done, total: None,
     ) -> None:
         self.deployment, self.profile, self.plan, self.progress = deployment, profile, plan, progress
-        (self.hash,) = deployment.hashes
+        self.plain = PlainViews(deployment)
+        self.hash = self.plain.hash
         screens = list(documents(plan.documents, plan.seed))
         self.references = [*photos[: plan.references], *screens]
         self.queries = [*photos, *screens, *blank_images()]
@@ -146,15 +147,11 @@ class ViewCalibration:
         evaded: dict[str, int] = {edit.name: 0 for edit in EVERYDAY_EDITS}
         for i, photo in enumerate(self.edited):
             self.progress("views, plain hash", i, len(self.edited))
-            known = torch.stack([self._plain(view(photo.pixels.numpy())) for view in views.reference])
+            known = self.plain.codes(photo.pixels, views.reference)
             for edit in EVERYDAY_EDITS:
-                edited = edit(photo.pixels, seed=self.plan.seed).numpy()
-                codes = torch.stack([self._plain(view(edited)) for view in views.query])
+                codes = self.plain.codes(edit(photo.pixels, seed=self.plan.seed), views.query)
                 evaded[edit.name] += int(distance_table(codes, known).min()) > self.hash.max_distance
         return {name: count / len(self.edited) for name, count in evaded.items()}
-
-    def _plain(self, pixels: Any) -> torch.Tensor:
-        return self.hash.code(torch.from_numpy(pixels))
 
     def _evasion(self, preset: Preset) -> dict[str, float]:
         """Return how often each edit evades the deployment, of photos that can be enrolled."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from dualshield.hashes.registry import split_names
 from dualshield.images import list_images
 from dualshield.smoothing.deploy import as_hash
 from dualshield.smoothing.exact.profile import ExactProfile
+from dualshield.smoothing.preset import Preset
 from dualshield.smoothing.profile import Profile
 from dualshield.smoothing.profile_folder import place_for
 
@@ -49,6 +49,12 @@ PLAN = CalibrationPlan()
 @click.option("--draws", default=PLAN.draws, show_default=True, help="Draws per certified radius.")
 @click.option("--threshold", type=float, help="Largest bit error rate that matches; by default that of the hash.")
 @click.option("--fpr", type=float, help="Choose the threshold that gives the plain hash this false-match rate.")
+@click.option(
+    "--views/--no-views",
+    default=True,
+    show_default=True,
+    help="Also find the views with which edited copies are recognised (from 40 photos on).",
+)
 @click.option("--alpha", default=PLAN.alpha, show_default=True)
 @click.option("--seed", default=PLAN.seed, show_default=True)
 @engine_options
@@ -90,12 +96,12 @@ def calibrate(hash_name: str, data: Path, as_json: bool, **options: Any) -> None
             journal=journal,
             progress=lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
             unreadable=lambda error: click.echo(f"dualshield: skipped: {error}", err=True),
-            **{name: options[name] for name in ("engine", "device", "batch_size")},
+            **{name: options[name] for name in ("engine", "device", "batch_size", "views")},
         )
     profile.save(out)
     journal.unlink(missing_ok=True)
     if as_json:
-        echo_object(asdict(profile))
+        echo_object(profile.to_json())
     else:
         _show(profile, out)
 
@@ -151,7 +157,23 @@ def _show(profile: Profile, out: Path) -> None:
     )
     if profile.exact is not None:
         _show_exact(profile.exact)
+    for name, preset in profile.presets.items():
+        _show_preset(name, preset)
     click.echo(f"written: {click.format_filename(out)}")
+
+
+def _show_preset(name: str, preset: Preset) -> None:
+    """Print what was found for a preset of views."""
+    views = preset.views
+    line = f"views {name}: {len(views.reference)} of the reference, {len(views.query)} of the query"
+    if preset.threshold is not None and preset.second_threshold is not None:
+        line += (
+            f"; votes within {preset.threshold:.3f}, at the second sigma {preset.second_sigma:g} within "
+            f"{preset.second_threshold:.3f}"
+        )
+    if preset.false_matches is not None:
+        line += f"; collisions {preset.false_matches:.5%}"
+    click.echo(line)
 
 
 def _show_exact(exact: ExactProfile) -> None:

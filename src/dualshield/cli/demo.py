@@ -27,15 +27,16 @@ from dualshield.images.samples import sample_photos
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.exact_matcher import DeployedExactMatcher
-from dualshield.smoothing.result import MatchResult
+from dualshield.smoothing.result import AS_IT_IS, MatchResult
+from dualshield.smoothing.statistics import Decision
 from dualshield.smoothing.variants import Variant
-from dualshield.transforms import Transform
+from dualshield.transforms import parse
 
 # Fewer draws for the network keep the demo short, but limit its radii a little. None: exact, without draws.
 DEMO_HASHES: dict[str, int | None] = {"efflite": 1000, "pdq": None}
 ATTACK_BUDGET = 10.0
 ATTACKED: tuple[Variant, ...] = ("original", "both")
-VARIANTS = (Transform("jpeg", 60), Transform("brightness", 1.15), Transform("crop", 0.9))
+EDITS = ("jpeg-60", "border-0.08", "flip-1", "crop-0.8", "caption-bar-0.15")
 
 
 @click.command()
@@ -103,7 +104,7 @@ def _attacked(folder: Path, name: str, against: Variant) -> Path:
 
 def _match(out: Console, deployment: Deployment, photos: list[CanonicalImage]) -> None:
     photo = photos[0]
-    variants = [CanonicalImage(v(photo.pixels), f"its {v.name}") for v in VARIANTS]
+    variants = [CanonicalImage(parse(name)(photo.pixels), f"its {name}") for name in EDITS]
     queries = [photo, *variants, *photos[1:]]
     reference = deployment.enroll(photo)
     (matcher,) = deployment.matchers
@@ -117,6 +118,7 @@ def _match(out: Console, deployment: Deployment, photos: list[CanonicalImage]) -
         "certified radius",
         "detected radius",
         "votes",
+        "views that matched",
         "seconds",
         title=f"{hash_.name} ({hash_.bits} bits), reference: {photo.name}; sigma {reference.sigma:g}, {shown}, "
         f"{'exact' if isinstance(matcher, DeployedExactMatcher) else f'{matcher.engine.name} engine'}",
@@ -169,6 +171,14 @@ def _attack(out: Console, deployment: Deployment, file: Path, folder: Path, outp
     out.print()
 
 
+def _views(result: MatchResult) -> str:
+    """Return how query and reference were looked at where they matched."""
+    if result.decision is not Decision.MATCH:
+        return ""
+    views = (("query", result.member.query_view), ("reference", result.member.reference_view))
+    return "; ".join(f"{side} {view}" for side, view in views if view != AS_IT_IS)
+
+
 def _row(result: MatchResult, photo: str, plain_threshold: float) -> list[str]:
     return [
         "the same photo" if result.query == photo else result.query,
@@ -178,5 +188,6 @@ def _row(result: MatchResult, photo: str, plain_threshold: float) -> list[str]:
         down(result.radius, 3),
         down(result.radius_detected, 3),
         "exact" if result.member.soft_distance is not None else f"{result.member.votes}/{result.member.draws}",
+        _views(result),
         f"{result.seconds:.2f}",
     ]

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from dualshield.cli.options import hashes_option, matcher_option, profile_option
+from dualshield.cli.options import hashes_option, matcher_option, profile_option, views_option
 from dualshield.cli.output import counted, duration, progress
 from dualshield.cli.paths import FilePath
 from dualshield.cli.session import hint, note
@@ -30,13 +30,13 @@ REPORT_EVERY = 60
 @hashes_option("A hash; may be repeated. A+B is two hashes that decide together.")
 @click.option(
     "--variants",
-    default=",".join(VARIANTS),
-    show_default=True,
-    help="Which shields are up, separated by commas; hardening alone is possible too.",
+    help="Which shields are up, separated by commas: original is the plain hash, views the plain hash with views, "
+    f"hardening alone is possible too.  [default: {','.join(VARIANTS)}, and views if the deployment has views]",
 )
 @click.option("--parts", default=",".join(PARTS), show_default=True)
 @click.option("--protocol", type=click.Choice(list(PROTOCOLS)), default="default", show_default=True)
 @profile_option
+@views_option
 @matcher_option("--method")
 @click.option("--limit", type=int, help="Use the first N images of each folder.  [default: the protocol's 100]")
 @click.option("--skip", default=0, show_default=True, help="Skip the first N images of each folder.")
@@ -62,12 +62,13 @@ def evaluate(
     The protocol 'paper' uses the paper's matcher and hardening, the default protocol the deployed ones. An interrupted
     run loses at most the result it was working on. `dualshield report RUN` makes tables and plots of the results.
     """
+    variants = options.pop("variants")
     with run_progress() as show:
         summary = run(
             data,
             out,
             hash=hashes,
-            variants=_names(options.pop("variants")),
+            variants=None if variants is None else _names(variants),
             parts=_names(options.pop("parts")),
             resume=resume,
             jobs=jobs,

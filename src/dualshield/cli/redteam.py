@@ -28,11 +28,13 @@ from dualshield.cli.session import note
 from dualshield.errors import InputError
 from dualshield.evaluation.plan.interface import label
 from dualshield.evaluation.plan.redteam import RedTeamPlan
+from dualshield.evaluation.plan.variants import TRANSFORMS, usual_variants
 from dualshield.evaluation.rates import Rate, TransformRate, attack_rates, cost_of_evasion, transform_rates
 from dualshield.evaluation.run.records import Run
 from dualshield.evaluation.run.run import run_plan
+from dualshield.evaluation.transform_names import in_order, is_edit
 from dualshield.smoothing.deploy import deploy
-from dualshield.smoothing.variants import VARIANTS, Variant
+from dualshield.smoothing.variants import EXPLAINED, VIEWS, Variant
 
 
 @click.command()
@@ -52,7 +54,8 @@ from dualshield.smoothing.variants import VARIANTS, Variant
     "variants",
     multiple=True,
     type=click.Choice(get_args(Variant)),
-    help="Variant to attack; may be repeated.  [default: all but hardening]",
+    help="Variant to attack; may be repeated. views is the plain hash with views, for --transforms only.  "
+    "[default: original, smoothing and both; with --transforms also views, if the deployment has views]",
 )
 @click.option("--limit", type=int, help="Use only the first N images of each folder.")
 @click.option(
@@ -100,11 +103,13 @@ def _plan(hash_name: str, options: dict[str, Any]) -> RedTeamPlan:
     methods, budgets = options["methods"], tuple(sorted(set(options["budgets"])))
     if options["transforms"] and (methods or budgets or options["cost"]):
         raise InputError("--transforms takes no --method, --budget or --cost; leave these out")
+    deployment = deploy(hash_name, device=options["device"], **deployment_parameters(options))
+    parts = (TRANSFORMS,) if options["transforms"] else ()
     return RedTeamPlan(
-        deploy(hash_name, device=options["device"], **deployment_parameters(options)),
+        deployment,
         methods=() if options["transforms"] else methods or ("pgd", "eot-pgd"),
         budgets=budgets or (COST_BUDGETS if options["cost"] else BUDGETS),
-        variants=options["variants"] or VARIANTS,
+        variants=options["variants"] or usual_variants((deployment,), parts),
         search=options["cost"],
         strength=options["strength"],
         seed=options["seed"],
@@ -133,7 +138,8 @@ def _show_attacks(plan: RedTeamPlan, rates: list[Rate], as_json: bool) -> None:
         for variant in plan.variants:
             for method in plan.methods:
                 curve = [rate for rate in rates if (rate.variant, rate.method) == (variant, method)]
-                click.echo(f"cost of evasion, {variant}, {method}: {_cost(curve)}")
+                if curve:
+                    click.echo(f"cost of evasion, {variant}, {method}: {_cost(curve)}")
     warnings = {warning for rate in rates for warning in rate.warnings}
     if "eot-pgd" in plan.methods:
         warnings.discard(NO_EOT)  # the warning asks for eot-pgd, which was run
@@ -145,14 +151,24 @@ def _show_transforms(plan: RedTeamPlan, rates: list[TransformRate], as_json: boo
     if as_json:
         echo_lines(asdict(rate) for rate in rates)
         return
-    table = Table("transformation", *(f"evades {variant}" for variant in plan.variants), "SSIM")
-    by_name: dict[str, list[TransformRate]] = {}
+    by_name: dict[str, dict[str, TransformRate]] = {}
     for rate in rates:
-        by_name.setdefault(rate.transform, []).append(rate)
-    for name, found in by_name.items():
-        shown = name if found[0].paper else f"{name} (extra)"
-        table.add_row(shown, *(f"{rate.success:.1%}" for rate in found), f"{found[0].ssim:.3f}")
-    console().print(table)
+        by_name.setdefault(rate.transform, {})[rate.variant] = rate
+    published = {rate.transform: rate.paper for rate in rates}
+    for title, names in (
+        ("The paper's transformations", [name for name, paper in published.items() if paper]),
+        ("Everyday edits", in_order(name for name, paper in published.items() if is_edit(name, paper))),
+    ):
+        table = Table("transformation", *(f"evades {variant}" for variant in plan.variants), "SSIM")
+        for name in names:
+            found = by_name[name]
+            shares = (f"{found[variant].success:.1%}" if variant in found else "-" for variant in plan.variants)
+            table.add_row(name, *shares, f"{next(iter(found.values())).ssim:.3f}")
+        if names:
+            click.echo(title)
+            console().print(table)
+    if VIEWS in plan.variants:
+        click.echo(f"original is the {EXPLAINED['original']}, views the {EXPLAINED[VIEWS]}")
     click.echo("abstentions count as evasions")
 
 

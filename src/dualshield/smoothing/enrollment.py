@@ -19,13 +19,13 @@ from scipy.special import ndtr
 
 from dualshield._common.digest import canonical_json
 from dualshield.hashes.perceptual_hash import NETWORK_BATCH, PerceptualHash
-from dualshield.images.views import View
+from dualshield.images.views import IDENTITY, View
 from dualshield.smoothing.config import DEFAULT_ALPHA, DEFAULT_N, MatcherConfig
 from dualshield.smoothing.level import Level
 from dualshield.smoothing.member_reference import majority
 from dualshield.smoothing.names import ReferenceMode
 from dualshield.smoothing.noise import GaussianSource
-from dualshield.smoothing.probes import VERSION
+from dualshield.smoothing.probes import VERSION, limit_by_structure
 from dualshield.smoothing.sampler import Sampler
 from dualshield.smoothing.statistics import certified_radius, clopper_pearson_lower, radius_ceiling
 
@@ -107,22 +107,28 @@ def enrolled_levels(
     ``consensus`` is the code of the image as it is at ``sigma``. Codes of further views are consensuses of fewer draws:
     they are for edited copies, which are farther from any code than the noise of a few draws moves it.
     """
-
-    def code(view: View, sigma: float, size: int) -> torch.Tensor:
-        seen = torch.from_numpy(view(pixels.numpy()))
-        return majority(draw_bank(sampler, seen, sigma, size, source.fork(f"view {view}")))
-
-    first, *others = config.views.reference
     few = min(size, VIEW_DRAWS if not hash_.has_small_network else size) | 1
-    codes = torch.stack([consensus, *(code(view, sigma, few) for view in others)])
-    threshold = hash_.threshold if hash_.rule == "hamming" else None
-    levels = [Level(float(sigma), codes, threshold)]
+
+    def level(sigma: float, own: torch.Tensor, threshold: float | None) -> Level:
+        codes = {IDENTITY: own}
+
+        def code(view: View) -> torch.Tensor:
+            if view not in codes:
+                seen = torch.from_numpy(view(pixels.numpy()))
+                codes[view] = majority(draw_bank(sampler, seen, sigma, few, source.fork(f"view {view}")))
+            return codes[view]
+
+        table = torch.stack([code(view) for view in config.views.reference])
+        if threshold is not None and config.probes:
+            threshold = min(threshold, limit_by_structure(code))
+        return Level(float(sigma), table, threshold)
+
+    by_bits = hash_.rule == "hamming"
+    levels = [level(sigma, consensus, hash_.threshold if by_bits else None)]
     second = second_terms(hash_, config)
     if second is not None and second["sigma"] < sigma:
-        codes = torch.stack(
-            [code(first, second["sigma"], size | 1), *(code(view, second["sigma"], few) for view in others)]
-        )
-        levels.append(Level(second["sigma"], codes, None if threshold is None else second["threshold"]))
+        own = majority(draw_bank(sampler, pixels, second["sigma"], size | 1, source.fork("second")))
+        levels.append(level(second["sigma"], own, second["threshold"] if by_bits else None))
     return tuple(levels)
 
 

@@ -121,9 +121,9 @@ class SmoothedMatcher:
         if force and possible:
             return tuple(possible[-1:])
         raise TooLittleStructureError(
-            f"too little structure to be recognised by {self.hash.name}: flat colours, gradients or ordinary documents "
-            "are as near to it as its own mild variants, so it would match them too; try another hash"
-            + ("" if possible else " (not even force helps: a probe has the same code)")
+            f"too little structure to be recognised by {self.hash.name}: flat colours, ordinary documents or other "
+            "images of its kind are as near to it as its own mild variants, so it would match them too; try another "
+            "hash" + (", or force" if possible else "")
         )
 
     @cached_property

@@ -1,9 +1,14 @@
-"""Probes: images without a subject, and screens and documents, which no reference may match.
+"""How little structure a reference has, and how near a query must come to match it.
 
-A reference with little structure is near everything that has none: a pale photo near a flat colour, a page of text near
-any other page. Enrollment compares each reference with the probes, and lowers its threshold until none matches. That
-looks at the reference only, so the threshold is one more property of the reference, fixed before any query is seen. A
-reference that could then not match its own mild variants is refused.
+A reference with little structure is near everything that has none: a diver in blue water near any other diver, a pale
+photo near a flat colour, a page of text near any other page. Two tests at enrollment lower its threshold:
+
+* its own parts and turned copies (`PARTS`). In an ordinary photo their codes are as far apart as those of two photos.
+  Where they are near each other, so are the codes of other images of the same kind;
+* probes: flat colours, gradients, generated documents and screens, and its own thumbnails. None may match it.
+
+Both look at the reference only, so the threshold is one more property of the reference, fixed before any query is seen.
+A reference that could then not match its own mild variants is refused.
 """
 
 from __future__ import annotations
@@ -15,9 +20,10 @@ from itertools import product
 import torch
 import torch.nn.functional as F
 
-from dualshield.hashes.codes import distance_table
+from dualshield.hashes.codes import bit_error_rate, distance_table
 from dualshield.images.documents import documents
 from dualshield.images.space import CANONICAL_SIZE
+from dualshield.images.views import IDENTITY, View
 from dualshield.smoothing.level import Level
 from dualshield.transforms import Transform
 
@@ -32,8 +38,25 @@ VARIANT_DRAWS = 9
 FLAT = 0.02
 """An image whose pixels deviate less than this from their mean colour counts as flat."""
 
+# Turned copies are compared with the image as it is, halves and corners with their opposites.
+TURNS = tuple(View(turn=turn) for turn in (1, 2, 3))
+OPPOSITES = (
+    (View(top=0.45), View(bottom=0.45)),
+    (View(top=0.18, left=0.18), View(bottom=0.18, right=0.18)),
+    (View(top=0.18, right=0.18), View(bottom=0.18, left=0.18)),
+)
+# With a mean bit error rate s between such parts, at most SLOPE * (s - NONE) may match. An ordinary photo has s = 0.45.
+SLOPE, NONE = 0.65, 0.1
+
 Codes = Callable[[torch.Tensor, float, int], torch.Tensor]
 """``codes(pixels, sigma, draws)`` are noisy codes of an image, the same whenever it is called."""
+
+
+def limit_by_structure(code: Callable[[View], torch.Tensor]) -> float:
+    """Return the largest bit error rate that may match a reference, from the codes of its views."""
+    pairs = [*((IDENTITY, turned) for turned in TURNS), *OPPOSITES]
+    apart = [bit_error_rate(code(one), code(other)) for one, other in pairs]
+    return max(SLOPE * (sum(apart) / len(apart) - NONE), 0.0)
 
 
 @cache

@@ -222,8 +222,11 @@ class Profile:
 
     def save(self, file: Path) -> None:
         """Write the profile atomically: an old file is replaced as a whole or not at all."""
-        data = {**asdict(self), "presets": presets_to_json(self.presets)}
-        write_atomically(file, (json.dumps(data, indent=1) + "\n").encode())
+        write_atomically(file, (json.dumps(self.to_json(), indent=1) + "\n").encode())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the profile as JSON values."""
+        return {**asdict(self), "presets": presets_to_json(self.presets)}
 
     @staticmethod
     def load(file: Path) -> Profile:
