@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import algorithm2, exact, startup
+from benchmarks import algorithm2, exact, startup, views
 from dualshield.hashes import PerceptualHash, get_hash
 from dualshield.images import CanonicalImage, load_image
 from dualshield.images.samples import sample_photos
@@ -30,7 +30,13 @@ from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.noise import GaussianSource
 
 REQUIRED = {"pdq fixed": 500.0, "neuralhash fixed": 10.0, "neuralhash target": 300.0, "neuralhash draws": 0.7}
-LARGEST = {"exact decision / plain PDQ": 1.5}
+LARGEST = {
+    "exact decision / plain PDQ": 1.5,
+    "efflite match with views / without": 1.5,
+    "efflite non-match with views / without": 6.0,
+    "pdq match with views / without": 1.5,
+    "pdq non-match with views / without": 6.0,
+}
 
 
 def seconds(work: Callable[[], Any]) -> float:
@@ -42,7 +48,7 @@ def seconds(work: Callable[[], Any]) -> float:
 
 def deployed(hash_: PerceptualHash, photo: CanonicalImage, n: int) -> tuple[MatcherConfig, float]:
     """Return the shipped configuration with this reference's sigma, and the time of the (one-time) enrollment."""
-    deployment = deploy(hash_, n=n)
+    deployment = deploy(hash_, n=n, views="none")  # like is compared with like: the baseline has no views
     deployment.enroll(photo)
     started = time.perf_counter()
     reference = deployment.enroll(photo)
@@ -150,6 +156,10 @@ def main() -> None:
         ratios["exact certificate / plain PDQ"] = times["certificate"] / times["plain PDQ (numpy)"]
         times = startup.startup()
         ratios["match --hash pdq / import"] = times["match --hash pdq"] / times["import numpy, PIL"]
+    if options.only is None:
+        for name in ("efflite", "pdq"):
+            for what, ratio in views.ratios(name).items():
+                ratios[f"{name} {what} with views / without"] = ratio
     print()
     for key, ratio in ratios.items():
         if key.endswith("memory"):

@@ -98,6 +98,11 @@ def member(data: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def level(data: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = member(data)["levels"][0]
+    return found
+
+
 def floats(count: int, said: int | None = None) -> str:
     data = zlib.compress(bytes(4 * count))
     return f"f4:{said or count}:{base64.b64encode(data).decode()}"
@@ -105,24 +110,35 @@ def floats(count: int, said: int | None = None) -> str:
 
 HOSTILE: dict[str, Change] = {
     "another format": lambda d: d.update(format="pickle"),
-    "a later version": lambda d: d.update(version=2),
+    "a later version": lambda d: d.update(version=3),
     "no members": lambda d: d.update(members=[]),
     "a hundred members": lambda d: d.update(members=d["members"] * 100),
     "members that are numbers": lambda d: d.update(members=[1]),
     "another field": lambda d: member(d).update(code_to_run="import os"),
-    "no code": lambda d: member(d).pop("code"),
+    "no code": lambda d: level(d).pop("codes"),
     "a name that is a number": lambda d: d.update(name=7),
-    "a sigma of text": lambda d: member(d).update(sigma="1"),
-    "a sigma it was not enrolled for": lambda d: member(d).update(sigma=0.123),
-    "an endless sigma": lambda d: member(d).update(sigma=1e300),
-    "a code of other bits": lambda d: member(d).update(code="8:ff"),
-    "a code that is no hex": lambda d: member(d).update(code="256:" + "zz" * 32),
-    "a code of a billion bits": lambda d: member(d).update(code="1000000000:00"),
-    "a code of numbers": lambda d: member(d).update(code=floats(256)),
+    "no level": lambda d: member(d).update(levels=[]),
+    "three levels": lambda d: member(d).update(levels=[level(d)] * 3),
+    "a second level without a second sigma": lambda d: member(d).update(levels=[level(d)] * 2),
+    "a level that is a number": lambda d: member(d).update(levels=[3]),
+    "a threshold of text": lambda d: level(d).update(threshold="0.2"),
+    "a threshold above its configuration": lambda d: level(d).update(threshold=0.4),
+    "a threshold below nothing": lambda d: level(d).update(threshold=-0.1),
+    "a code too many": lambda d: level(d).update(codes=level(d)["codes"] * 2),
+    "views that are a list": lambda d: member(d)["terms"].update(views=[]),
+    "a view of a query that is rotated": lambda d: member(d)["terms"]["views"].update(query=[{}, {"rotation": 3}]),
+    "a second sigma of text": lambda d: member(d)["terms"].update(second={"sigma": "1", "threshold": 0.1}),
+    "a sigma of text": lambda d: level(d).update(sigma="1"),
+    "a sigma it was not enrolled for": lambda d: level(d).update(sigma=0.123),
+    "an endless sigma": lambda d: level(d).update(sigma=1e300),
+    "a code of other bits": lambda d: level(d).update(codes=["8:ff"]),
+    "a code that is no hex": lambda d: level(d).update(codes=["256:" + "zz" * 32]),
+    "a code of a billion bits": lambda d: level(d).update(codes=["1000000000:00"]),
+    "a code of numbers": lambda d: level(d).update(codes=[floats(256)]),
     "a bank of other codes": lambda d: member(d).update(bank=["8:ff"]),
     "an empty bank": lambda d: member(d).update(bank=[]),
     "an image where there is none": lambda d: member(d).update(pixels=floats(9)),
-    "a bomb": lambda d: member(d).update(code=floats(50_000_000, said=256)),
+    "a bomb": lambda d: level(d).update(codes=[floats(50_000_000, said=256)]),
     "a mode that does not exist": lambda d: member(d)["terms"].update(mode="magic"),
     "a hash of no bits": lambda d: member(d)["terms"]["hash"].update(bits=0),
     "a rule that is a list": lambda d: member(d)["terms"].update(rule=[]),
@@ -133,7 +149,7 @@ HOSTILE: dict[str, Change] = {
     "a bank of bombs": lambda d: member(d).update(bank=[floats(4_000_000)] * 3),
     "a bank of millions": lambda d: (
         member(d)["terms"].update(draws=200_000),
-        member(d).update(bank=[member(d)["code"]] * 200_000),
+        member(d).update(bank=[member(d)["plain"]] * 200_000),
     ),
     "a boundary without end": lambda d: member(d)["terms"].update(boundary="@1e999@"),
     "a version that is true": lambda d: d.update(version=True),
@@ -142,7 +158,7 @@ HOSTILE: dict[str, Change] = {
     "a hash of many weights": lambda d: member(d)["terms"]["hash"].update(weights={str(i): "" for i in range(999)}),
     "a thousand sigmas too many": lambda d: member(d)["terms"].update(sigmas=[1.0] * 2000),
     "nesting without end": lambda d: member(d)["terms"]["hash"].update(weights="@" + "[" * 990 + "]" * 990 + "@"),
-    "other contents than its fingerprint": lambda d: member(d).update(plain=member(d)["code"].replace("2", "3")),
+    "other contents than its fingerprint": lambda d: member(d).update(plain=member(d)["plain"].replace("2", "3")),
     "another fingerprint": lambda d: d.update(fingerprint="0" * 64),
 }
 

@@ -151,6 +151,13 @@ def test_abstentions_that_count_as_the_answer_give_a_larger_detected_radius() ->
             assert found.detected(outcome, or_abstain=True) >= found.detected(outcome, or_abstain=False)
 
 
+def test_a_match_that_needs_many_draws_for_its_target_is_not_left_for_an_easier_one() -> None:
+    """Proven at the large sigma, the match goes on to its target; the small sigma could never reach it."""
+    outcome = run(Procedure((5.0, 1.0), 100, 5000, 1e-3, 10.0, 1e-3), [0.9999, 0.9999], seed=0)
+    assert outcome.trial == 0
+    assert outcome.certificate.radius >= 10.0
+
+
 def test_one_trial_is_algorithm_2_or_one_sequential_test() -> None:
     log: list[tuple[int, str]] = []
     procedure((1.0,), None).decide(opener(np.random.default_rng(0), [0.01], log))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -204,7 +203,7 @@ def test_noise_behind_a_view_is_not_the_noise_of_another(
     """Every trial draws from its own stream."""
     matcher = voting(deploy(toy_hash, config=MatcherConfig(sigma=0.3, views=Views(query=(IDENTITY, MIRROR)), n=50)))
     reference = matcher.enroll(photos[0].pixels)
-    seen: list[np.ndarray] = []  # type: ignore[type-arg]
+    seen: list[torch.Tensor] = []
     sampler = matcher.sampler
     original = sampler.noise.batches
 
@@ -213,10 +212,51 @@ def test_noise_behind_a_view_is_not_the_noise_of_another(
             return getattr(LINEAR, name)
 
         def batches(self, hash_, reads, pixels, sigma, source, view=IDENTITY):  # type: ignore[no-untyped-def]
-            seen.append(source.normal((4,)).numpy())
+            seen.append(source.normal((4,)))
             return original(hash_, reads, pixels, sigma, source, view)
 
     sampler.noise = Spy()  # type: ignore[assignment]
     matcher.certify(reference, photos[1].pixels, GaussianSource.from_seed(0))
     assert len(seen) == 4  # two trials, to select and to certify
-    assert len({row.tobytes() for row in seen}) == 4
+    assert len({tuple(row.tolist()) for row in seen}) == 4
+
+
+def test_a_reference_that_kept_only_its_second_level_survives_its_file(
+    toy_hash: PerceptualHash, photos: list[CanonicalImage], tmp_path: Path
+) -> None:
+    matcher = matcher_for(toy_hash, sigma=0.3, second_sigma=0.05)
+    whole = kept(matcher.enroll(photos[0]))
+    file = tmp_path / "kept.dsref"
+    Reference("second only", (replace(whole, levels=whole.levels[1:]),)).save(file)
+    assert matcher.match(Reference.load(file), photos[0]).member.sigma == 0.05
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_no_file_makes_a_match_easier_than_its_configuration(
+    toy_hash: PerceptualHash, photos: list[CanonicalImage], tmp_path: Path, place: int
+) -> None:
+    matcher = matcher_for(toy_hash, sigma=0.3, second_sigma=0.05, second_threshold=0.1)
+    whole = kept(matcher.enroll(photos[0]))
+    most = toy_hash.max_distance if place == 0 else int(0.1 * toy_hash.bits)
+    file = tmp_path / "easier.dsref"
+    for distance, allowed in ((most, True), (most + 1, False)):
+        levels = list(whole.levels)
+        levels[place] = replace(levels[place], threshold=distance / toy_hash.bits)
+        Reference("easier", (replace(whole, levels=tuple(levels)),)).save(file)
+        if allowed:
+            Reference.load(file)
+            continue
+        with pytest.raises(UnusableReferenceError, match="threshold"):
+            Reference.load(file)
+
+
+def test_codes_that_would_unpack_to_gigabytes_are_refused(
+    toy_hash: PerceptualHash, photos: list[CanonicalImage], tmp_path: Path
+) -> None:
+    file = tmp_path / "bomb.dsref"
+    matcher_for(toy_hash, views=Views((IDENTITY, MIRROR))).enroll(photos[0]).save(file)
+    code = "f4:" + "x".join(["2"] * 100_000) + ":eJw="
+    for old in {word for word in file.read_text().split('"') if word.startswith("64:")}:
+        file.write_text(file.read_text().replace(old, code))
+    with pytest.raises(UnusableReferenceError, match="three sides"):
+        Reference.load(file)

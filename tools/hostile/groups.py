@@ -17,11 +17,26 @@ from tools.hostile import (
     runs,
     settings,
     stdin,
+    views,
     weights,
 )
 from tools.hostile.kind import Kind
 
-INPUTS = (images, files, numeric, choices, cards, profiles, references, weights, runs, manifests, settings, stdin)
+INPUTS = (
+    images,
+    files,
+    numeric,
+    choices,
+    cards,
+    profiles,
+    references,
+    views,
+    weights,
+    runs,
+    manifests,
+    settings,
+    stdin,
+)
 
 
 @cache

@@ -47,10 +47,15 @@ def kinds() -> Iterator[Kind]:
     """All of this group."""
     for field in ("format", "version", "name", "fingerprint", "members"):
         yield from _wrong(field, lambda data: data)
-    for field in ("terms", "sigma", "plain", "code", "bank", "pixels", "bare"):
+    for field in ("terms", "plain", "levels", "bank", "pixels", "bare"):
         yield from _wrong(field, lambda data: data["members"][0])
-    for field in ("hash", "rule", "boundary", "lowpass", "noise", "sigmas", "mode", "draws"):
+    for field in ("sigma", "threshold", "codes"):
+        yield from _wrong(field, _level, " of its level")
+    for field in ("hash", "rule", "boundary", "lowpass", "noise", "sigmas", "mode", "draws", "views"):
         yield from _wrong(field, lambda data: data["members"][0]["terms"])
+    for field in ("second", "probes"):  # which may be nothing
+        wrong = _wrong(field, lambda data: data["members"][0]["terms"])
+        yield from (kind for kind in wrong if not kind.name.startswith("nothing"))
     for field in ("name", "bits", "weights", "front_end"):
         yield from _wrong(field, lambda data: data["members"][0]["terms"]["hash"], " of its hash")
     yield from (_json(name, change) for name, change in _forgeries().items())
@@ -83,13 +88,17 @@ def _wrong(field: str, where: Callable[[Any], Any], of: str = "") -> Iterator[Ki
     yield _json(f"no {field}{of}", lambda data: where(data).pop(field))
 
 
+def _level(data: Any) -> Any:
+    return data["members"][0]["levels"][0]
+
+
 def _forgeries() -> dict[str, Callable[[Any], object]]:
     def member(data: Any) -> Any:
         return data["members"][0]
 
     def other_digit(data: Any) -> None:
-        code = member(data)["code"]
-        member(data)["code"] = code[:-1] + ("0" if code[-1] != "0" else "1")
+        code = member(data)["plain"]
+        member(data)["plain"] = code[:-1] + ("0" if code[-1] != "0" else "1")
 
     return {
         "another fingerprint": lambda data: data.update(fingerprint="0" * 64),
@@ -98,15 +107,21 @@ def _forgeries() -> dict[str, Callable[[Any], object]]:
         "two members, both the same": lambda data: data.update(members=data["members"] * 2),
         "a hash that is not installed": lambda data: member(data)["terms"]["hash"].update(name="../../evil.yaml"),
         "a field too many": lambda data: member(data).update(more=1),
-        "a code that says 10^9 bits": lambda data: member(data).update(code="999999999:00"),
-        "a code of numbers that unfolds": lambda data: member(data).update(code="f4:4000000:eJw="),
-        "a code of no base64": lambda data: member(data).update(code="f4:4:????"),
-        "a code of a shape without end": lambda data: member(data).update(code="f4:2x2x2x2x2:eJw="),
+        "a code that says 10^9 bits": lambda data: _level(data).update(codes=["999999999:00"]),
+        "a code of numbers that unfolds": lambda data: _level(data).update(codes=["f4:4000000:eJw="]),
+        "a code of no base64": lambda data: _level(data).update(codes=["f4:4:????"]),
+        "a code of a shape without end": lambda data: _level(data).update(codes=["f4:2x2x2x2x2:eJw="]),
+        "a hundred levels": lambda data: member(data).update(levels=member(data)["levels"] * 100),
+        "a threshold above its configuration": lambda data: _level(data).update(threshold=0.49),
+        "a view that trims everything": lambda data: member(data)["terms"]["views"].update(
+            reference=[{}, {"top": 0.9}]
+        ),
+        "1,000 views of the query": lambda data: member(data)["terms"]["views"].update(query=[{}] * 1000),
         "a bank beside a code": lambda data: member(data).update(bank=["256:" + "0" * 64]),
         "a name of a million letters": lambda data: data.update(name="x" * 1_000_000),
         "escape sequences as its name": lambda data: data.update(name="\x1b[31m", fingerprint=""),
         "10,000 sigmas": lambda data: member(data)["terms"].update(sigmas=[1.0] * 10_000),
-        "version 2": lambda data: data.update(version=2),
+        "version 1": lambda data: data.update(version=1),
     }
 
 
@@ -121,10 +136,10 @@ def _exact_forgeries() -> dict[str, Callable[[Any], object]]:
         "negative thresholds": lambda data: terms(data).update(thresholds=[-0.1] * len(terms(data)["sigmas"])),
         "a bank": lambda data: data["members"][0].update(bank=["256:" + "0" * 64]),
         "the mode bank": lambda data: terms(data).update(mode="bank"),
-        "a sigma of its own": lambda data: data["members"][0].update(sigma=0.123),
+        "a sigma of its own": lambda data: _level(data).update(sigma=0.123),
         "a native rule": lambda data: terms(data).update(rule="native: none"),
-        "a code of 255 bits": lambda data: data["members"][0].update(code="255:" + "0" * 64),
-        "another code": lambda data: data["members"][0].update(code="256:" + "0" * 64),
+        "a code of 255 bits": lambda data: _level(data).update(codes=["255:" + "0" * 64]),
+        "another code": lambda data: _level(data).update(codes=["256:" + "0" * 64]),
         "votes for its noise": lambda data: terms(data).update(noise="linear"),
     }
     for what, value in WRONG.items():

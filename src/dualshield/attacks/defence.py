@@ -21,6 +21,7 @@ from dualshield.smoothing.member_reference import MemberReference
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.reference_file import Kept
 from dualshield.smoothing.variants import Variant
+from dualshield.smoothing.views import NO_VIEWS
 
 # Decisions need no radius: a few votes if they agree, at most this many near the boundary, then abstention.
 DECISION_DRAWS = 1000
@@ -29,11 +30,18 @@ DECISION_DRAWS = 1000
 class Defence:
     """A deployment under attack: plain (``original``), with ``smoothing``, with ``hardening``, or with ``both``.
 
-    Decisions take only as many draws as needed. Hardening uses the same deployment and thresholds.
+    Decisions take only as many draws as needed. Hardening uses the same deployment and thresholds. A plain hash sees
+    images as they are, or ``with_views`` in the views of the deployment.
     """
 
     def __init__(
-        self, deployment: Deployment, against: Variant, *, preset: Preset = "perceptual", strength: float = 1.0
+        self,
+        deployment: Deployment,
+        against: Variant,
+        *,
+        preset: Preset = "perceptual",
+        strength: float = 1.0,
+        with_views: bool = False,
     ) -> None:
         if not isinstance(deployment, Deployment):
             raise InputError(f"a Defence takes a deployment, as from deploy('pdq'), not {type(deployment).__name__}")
@@ -41,6 +49,7 @@ class Defence:
             raise InputError(f"unknown variant {against!r}: use one of {', '.join(get_args(Variant))}")
         self.against = against
         self.deployment = deployment
+        self.with_views = with_views
         self._deciding: Deployment | None = None
         self.hardener: Hardener | None = None
         if against in ("smoothing", "both"):
@@ -60,7 +69,10 @@ class Defence:
     def victim(self, published: CanonicalImage, noise: GaussianSource | None = None) -> Target:
         """Return the service with this reference enrolled; its noise is secret unless an experiment gives ``noise``."""
         if self._deciding is None:
-            members = [Victim.plain(hash_, published) for hash_ in self.deployment.hashes]
+            members = [
+                Victim.plain(hash_, published, member.config.views if self.with_views else NO_VIEWS)
+                for hash_, member in zip(self.deployment.hashes, self.deployment.members, strict=True)
+            ]
         else:
             enrolled = self._deciding.enroll(published)
             service = Service(self._deciding.digest, enrolled.fingerprint)

@@ -16,7 +16,7 @@ class JointVictim(Target):
     """Several members with the same reference enrolled; a call to the service is one query, not one per member.
 
     The distance, which is also the score, is that of the nearest member in units of that member's boundary. The joint
-    decision depends on this number alone; it exceeds 1 only if no member matches.
+    decision depends on this number alone; it exceeds 1 only if no member matches. A member may have several trials.
     """
 
     def __init__(self, members: Iterable[Victim]) -> None:

@@ -9,6 +9,7 @@ normalised gradient steps need up to twice the l2 (docs/results/attacks.md).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -18,7 +19,9 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import nnls
 
 from dualshield.attacks.l2_ball import project
+from dualshield.attacks.objective import nearest_view
 from dualshield.attacks.victim import Victim
+from dualshield.attacks.viewed import behind
 from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images.eight_bit import to_8bit
 
@@ -28,34 +31,58 @@ Bits = npt.NDArray[np.intp]
 SPARE_BITS = 2
 HALVINGS = 12
 SWAPS = 8
+# With several trials: how often each is linearised, on average, and the distance that is far enough.
+ROUNDS_PER_TRIAL = 2
+ENOUGH = 1.05
 
 
 def flip(victim: Victim, query: torch.Tensor, l2: float, rounds: int) -> torch.Tensor:
-    """Return the perturbation within the budget that flips the most bits of the plain hash."""
-    hash_ = victim.hash
-    signs = victim.signs
+    """Return the perturbation within the budget that flips the most bits of the plain hash, in one view of the query.
+
+    Of several views of the reference it leaves the nearest one, which may be another one in each round.
+    """
+    view, known = victim.way.view, victim.way.level.codes
+    hash_ = behind(victim.hash, view)
     front_end = hash_.front_end
     clean = front_end.core(query)
     flips = min(hash_.bits, hash_.max_distance + 1 + SPARE_BITS)
     best = delta = torch.zeros_like(query)
     most = -1
+    signs = victim.signs
     for _ in range(rounds):
         core = front_end.core(query + delta)
         margins, jacobian = _linearise(hash_, core)
         if not jacobian.isfinite().all():
             break  # the hash cannot be linearised here
+        if len(known) > 1:
+            signs = nearest_view(margins[None], victim.view_signs)
         jacobian = jacobian * signs[:, None]
         at_query = margins * signs - jacobian @ (core - clean).flatten()
         sides = signs.cpu().numpy() if hash_.is_balanced else None
         problem = _LeastNorm(_gram(jacobian), _floats(at_query), flips, sides)
         weights = torch.from_numpy(problem.within(l2)).to(jacobian)
         delta = project(query, -front_end.lift((weights @ jacobian).reshape(core.shape)), l2)
-        flipped = int((hash_.code(to_8bit(query + delta)) ^ victim.reference.code).sum())
+        flipped = int((victim.plain_code(to_8bit(query + delta), view) ^ known).sum(-1).min())
         if flipped > most:
             best, most = delta, flipped
         if most >= flips:
             break
     return best
+
+
+def flip_all(trials: Sequence[Victim], query: torch.Tensor, l2: float) -> torch.Tensor:
+    """Return a perturbation within the budget that moves a plain hash away in all trials, the nearest one each time."""
+    steps = ROUNDS_PER_TRIAL * len(trials)
+    delta = torch.zeros_like(query)
+    for _ in range(steps):
+        image = to_8bit(query + delta)
+        distances = [trial.plain_distance(image) / trial.boundary for trial in trials]
+        nearest = min(range(len(trials)), key=distances.__getitem__)
+        if distances[nearest] > ENOUGH:
+            break
+        own = flip(trials[nearest], query + delta, l2 / steps**0.5, 1)
+        delta = project(query, delta + own, l2)
+    return delta
 
 
 def _linearise(hash_: PerceptualHash, core: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -15,6 +15,8 @@ CONFIDENCE = 0.03
 # Collision: nearly all bits must change sides and stay there, also under noise.
 JOIN_SLACK_BITS = 6
 JOIN_CONFIDENCE = 0.25
+# Of a reference with many views, an evasion leaves this many at once; the others are farther away.
+VIEWS_AT_ONCE = 4
 
 
 def flip_margin(margins: torch.Tensor, signs: torch.Tensor, flips: int) -> torch.Tensor:
@@ -27,6 +29,16 @@ def flip_margin(margins: torch.Tensor, signs: torch.Tensor, flips: int) -> torch
     agreement = relative(margins) * signs
     cheapest = agreement.topk(min(flips, agreement.shape[-1]), largest=False).values
     return (cheapest + CONFIDENCE).clamp_min(0).mean(-1)
+
+
+def flip_all_margin(margins: torch.Tensor, signs: torch.Tensor, flips: int) -> torch.Tensor:
+    """Return the objective of an evasion of all views of a reference ``(views, bits)``, for each row of ``margins``.
+
+    It is the mean `flip_margin` of the nearest views that are not evaded yet.
+    """
+    nearest = _distances(margins, signs).topk(min(VIEWS_AT_ONCE, len(signs)), largest=False).indices
+    each = flip_margin(margins[:, None], signs[nearest], flips)
+    return each.sum(-1) / (each.detach() > 0).sum(-1).clamp_min(1)
 
 
 def needed_flips(max_distance: int, bits: int) -> int:
@@ -57,3 +69,13 @@ def join_margin(margins: torch.Tensor, signs: torch.Tensor, max_distance: int) -
     agreement = (relative(margins) * signs).sort(-1).values
     kept = agreement[..., max(0, max_distance - JOIN_SLACK_BITS) :]
     return (JOIN_CONFIDENCE - kept).clamp_min(0).mean(-1)
+
+
+def nearest_view(margins: torch.Tensor, signs: torch.Tensor) -> torch.Tensor:
+    """Return the view of a reference ``(views, bits)`` that is the nearest on average, for a collision with it."""
+    return signs[int(_distances(margins, signs).float().mean(0).argmin())]
+
+
+def _distances(margins: torch.Tensor, signs: torch.Tensor) -> torch.Tensor:
+    """Return how many bits of each row differ from each view ``(rows, views)``."""
+    return ((margins.detach() > 0)[:, None] != (signs > 0)).sum(-1)

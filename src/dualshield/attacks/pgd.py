@@ -4,6 +4,7 @@ RGB space, focused flip-margin objective, 300 steps of 1/255, three random start
 hash is evaded, projection onto the l2 budget and the pixel range. Against a smoothed matcher it still follows the base
 hash (behind the deployed low-pass, without noise), as in the paper, and is judged by the smoothed decision on fresh
 noise; `eot` is the adaptive attack. With several hashes it follows those not evaded yet, and stops when all are evaded.
+It looks at images as they are, whatever views the matcher has.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ STEP_SIZE = 1 / 255
 RESTARTS = 3
 START = 1 / 255
 NO_EOT = "a randomised matcher was attacked without averaging over its noise; try eot-pgd"
+NO_VIEWS = "a matcher with several views or sigmas was attacked in one of them; try eot-pgd"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +98,7 @@ class Pgd(BaseAttack):
             best = delta[mine][int(distances[mine].argmax())]
             noisy = any(member.matcher is not None for member in victim.members)
             warnings = [VANISHED] * bool(vanished[mine].any()) + [NO_EOT] * noisy
+            warnings += [NO_VIEWS] * (len(victim.trials) > len(victim.members))
             result = judged("pgd", victim, image, best, budget, int(taken[mine].max()), started, tuple(warnings))
             results.append(replace(result, reach=max(result.l2, float(reach[mine].max()))))
         return results

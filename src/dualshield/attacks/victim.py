@@ -1,4 +1,8 @@
-"""The matcher under attack: its decisions and scores count as queries, its gradients do not."""
+"""The matcher under attack: its decisions and scores count as queries, its gradients do not.
+
+A matcher with several views of the query, or several sigmas, compares in several trials, and a match in any of them is
+a match. Gradients are those of single trials (``trials``); decisions and scores are those of the matcher.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +12,24 @@ from typing import Self
 
 import torch
 
-from dualshield.attacks.objective import flip_margin, join_margin, needed_flips
+from dualshield.attacks.nearest import look
+from dualshield.attacks.objective import flip_all_margin, flip_margin, join_margin, nearest_view, needed_flips
+from dualshield.attacks.viewed import behind, shown
 from dualshield.engines.gradients import accelerated
 from dualshield.errors import InputError, NothingToAttackError
 from dualshield.hashes.margins import signs
 from dualshield.hashes.perceptual_hash import PerceptualHash
 from dualshield.images import CanonicalImage, ImageLike, as_image
 from dualshield.images.eight_bit import to_8bit
+from dualshield.images.views import IDENTITY, View
+from dualshield.smoothing.ballot import Trial
 from dualshield.smoothing.level import Level
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.member_reference import MemberReference
 from dualshield.smoothing.names import Origin
 from dualshield.smoothing.noise import GaussianSource
 from dualshield.smoothing.statistics import Decision
+from dualshield.smoothing.views import NO_VIEWS, Views
 
 # Votes averaged for a score. A draw of a network costs a thousand times one of a hash with a small network.
 SCORE_DRAWS = 32
@@ -50,7 +59,12 @@ class Target(ABC):
     @property
     @abstractmethod
     def members(self) -> tuple[Victim, ...]:
-        """The hashes; gradients are taken for each of them."""
+        """The hashes."""
+
+    @property
+    def trials(self) -> tuple[Victim, ...]:
+        """All trials of all hashes, each as a victim of its own, for gradients; an attack must evade each of them."""
+        return tuple(trial for member in self.members for trial in member.trials)
 
     @property
     @abstractmethod
@@ -125,7 +139,10 @@ class Victim(Target):
     """A plain hash, or a smoothed matcher (``matcher`` set), with one enrolled reference.
 
     ``hash`` is the hash for gradients, behind the matcher's low-pass if there is one. ``noise`` is the defender's; the
-    attacker draws separate noise.
+    attacker draws separate noise. ``views`` are those in which a plain hash looks at the query; a matcher has its own.
+
+    With several trials, distances are those of the nearest trial in units of its boundary. With ``trial``, distances
+    and gradients are those of this trial; the decision is still the matcher's.
     """
 
     hash: PerceptualHash
@@ -135,13 +152,16 @@ class Victim(Target):
     noise: GaussianSource = field(default_factory=GaussianSource.secret)
     queries: int = 0
     service: Service | None = None
+    views: tuple[View, ...] = (IDENTITY,)
+    trial: Trial | None = None
 
     @staticmethod
-    def plain(hash_: PerceptualHash, reference: ImageLike) -> Victim:
-        """Return the unprotected hash with its own matching rule as a victim."""
+    def plain(hash_: PerceptualHash, reference: ImageLike, views: Views = NO_VIEWS) -> Victim:
+        """Return the unprotected hash with its own matching rule as a victim: any pair of views may match."""
         image = as_image(reference)
-        code = hash_.code(image.pixels)
-        return Victim(hash_, image.name, MemberReference({}, code, (Level(0.0, code[None], hash_.threshold),)))
+        codes = torch.stack([hash_.code(shown(image.pixels, view)) for view in views.reference])
+        kept = MemberReference({}, codes[0], (Level(0.0, codes, hash_.threshold),))
+        return Victim(hash_, image.name, kept, views=views.query)
 
     def with_noise(self, noise: GaussianSource) -> Victim:
         """Return a copy with other noise of the defender."""
@@ -152,10 +172,37 @@ class Victim(Target):
         """This hash alone."""
         return (self,)
 
+    # -- trials ------------------------------------------------------------------------------------
+
+    @property
+    def _ways(self) -> tuple[Trial, ...]:
+        """The trials in which a query is compared."""
+        if self.trial is not None:
+            return (self.trial,)
+        if self.matcher is not None:
+            return self.matcher.trials(self.reference)
+        return tuple(Trial(view, self.reference.levels[0]) for view in self.views)
+
+    @property
+    def trials(self) -> tuple[Victim, ...]:
+        """One victim for each trial; this one if there is only one."""
+        ways = self._ways
+        return (self,) if len(ways) == 1 else tuple(replace(self, trial=way) for way in ways)
+
+    @property
+    def way(self) -> Trial:
+        """The trial of gradients."""
+        return self._ways[0]
+
+    @property
+    def judge(self) -> PerceptualHash:
+        """The hash with the threshold of the trial, which may be lower for this reference."""
+        return self.way.judge(self.hash)
+
     @property
     def boundary(self) -> float:
         """Decision threshold; smaller distances match."""
-        return self.hash.boundary
+        return self.judge.boundary if len(self._ways) == 1 else 1.0
 
     def for_known_queries(self) -> Victim:
         """Return a copy that uses one set of noisy reference codes for all queries."""
@@ -163,35 +210,44 @@ class Victim(Target):
             return self
         return replace(self, reference=self.matcher.for_known_queries(self.reference, self.noise))
 
+    # -- gradients ---------------------------------------------------------------------------------
+
     @property
     def sigma(self) -> float:
         """The sigma that an adaptive attacker averages over; 0 for a plain hash."""
-        return self.reference.sigma if self.matcher else 0.0
+        return self.way.level.sigma if self.matcher else 0.0
 
     @property
     def signs(self) -> torch.Tensor:
         """The reference's bits as -1 and 1, on the hash's device."""
-        return signs(self.reference.code).to(self.hash.device)
+        return signs(self.way.level.code).to(self.hash.device)
+
+    @property
+    def view_signs(self) -> torch.Tensor:
+        """The bits of all views of the reference as -1 and 1 ``(views, bits)``."""
+        return signs(self.way.level.codes).to(self.hash.device)
 
     def noisy_margins(self, pixels: torch.Tensor, count: int, source: GaussianSource) -> torch.Tensor:
         """Return margins ``(count, bits)`` under the deployed kind of noise, differentiable; one row without noise."""
-        hash_ = accelerated(self.hash)
+        hash_, view = accelerated(self.hash), self.way.view
         if self.matcher is None:
-            return hash_.margins(pixels[None])
-        return self.matcher.sampler.noise.margins(hash_, pixels, self.sigma, count, source)
+            return behind(hash_, view).margins(pixels[None])
+        return self.matcher.sampler.noise.margins(hash_, pixels, self.sigma, count, source, view)
 
     def loss(self, image: torch.Tensor, draws: int, source: GaussianSource, towards: float) -> torch.Tensor:
         """Return the objective of an attack, averaged over draws: to evade (``towards`` 1), or to collide (-1)."""
-        margins, codes = self.noisy_margins(image, draws, source), self.reference_signs(draws, source)
+        judge = self.judge
+        flips = needed_flips(judge.max_distance, judge.bits)
+        margins = self.noisy_margins(image, draws, source)
+        if len(self.way.level.codes) > 1:
+            if towards > 0:
+                return flip_all_margin(margins, self.view_signs, flips).mean()
+            codes = nearest_view(margins, self.view_signs)
+        else:
+            codes = self.reference_signs(draws, source)
         if towards > 0:
-            return flip_margin(margins, codes, needed_flips(self.hash.max_distance, self.hash.bits)).mean()
-        return join_margin(margins, codes, self.hash.max_distance).mean()
-
-    def noisy_distance(self, pixels: torch.Tensor, count: int, source: GaussianSource) -> float:
-        """Return the mean distance over votes, with the deployed engine and noise from ``source``."""
-        if self.matcher is None:
-            return self.plain_distance(pixels)
-        return float(self.matcher.distances(self.reference, pixels, count, source, source).float().mean())
+            return flip_margin(margins, codes, flips).mean()
+        return join_margin(margins, codes, judge.max_distance).mean()
 
     def reference_signs(self, count: int, source: GaussianSource) -> torch.Tensor:
         """Return the reference codes of ``count`` votes as -1 and 1: one code, bank entries, or fresh noisy codes."""
@@ -204,10 +260,28 @@ class Victim(Target):
             return self.signs
         return signs(codes).to(self.hash.device)
 
+    # -- distances and decisions -------------------------------------------------------------------
+
+    def drawn_distances(self, pixels: torch.Tensor, count: int, source: GaussianSource) -> torch.Tensor:
+        """Return the distances of votes of the trial, with the deployed engine; one distance without noise."""
+        if self.matcher is None:
+            return torch.tensor([self.noisy_distance(pixels, count, source)])
+        return self.matcher.distances(self.reference, pixels, count, source, source, self.trial)
+
+    def noisy_distance(self, pixels: torch.Tensor, count: int, source: GaussianSource) -> float:
+        """Return the mean distance over votes, with the deployed engine and noise from ``source``."""
+        if self.matcher is None:
+            return self.plain_distance(pixels)
+        trials = self.trials
+        if len(trials) > 1:
+            return look(trials, pixels, count, source).least
+        return float(self.drawn_distances(pixels, count, source).float().mean())
+
     def decision(self, pixels: torch.Tensor) -> Decision:
         """Decide by the plain hash's rule, or by votes on the defender's noise with the deployment's abstentions."""
         if self.matcher is None:
-            matched = bool(self.hash.matches(self.hash.code(pixels), self.reference.code))
+            pairs = ((self.plain_code(pixels, way.view), way.level.codes) for way in self._ways)
+            matched = any(bool(self.hash.matches(code, codes).any()) for code, codes in pairs)
             return Decision.MATCH if matched else Decision.NO_MATCH
         found = self.matcher.certify(self.reference, pixels.cpu(), self.noise.fork("match")).decision
         return self.matcher.abstain_as if found is Decision.ABSTAIN else found
@@ -219,7 +293,19 @@ class Victim(Target):
         draws = SCORE_DRAWS if self.hash.has_small_network else NETWORK_SCORE_DRAWS
         return self.noisy_distance(pixels, draws, self.noise.fork("score"))
 
+    def plain_code(self, pixels: torch.Tensor, view: View) -> torch.Tensor:
+        """Return the code of the hash of a view of an image, without noise."""
+        return self.hash.code(shown(pixels, view))
+
     def plain_distance(self, pixels: torch.Tensor) -> float:
-        """Return the distance of the plain hash."""
-        plain = self.hash if self.matcher is None else self.matcher.plain_hash
-        return float(plain.distances(plain.code(pixels), self.reference.plain))
+        """Return the distance of the plain hash; of one behind a matcher, that of the images as they are."""
+        if self.matcher is None:
+            found = min(
+                float(self.hash.distances(self.plain_code(pixels, way.view), way.level.codes).min())
+                for way in self._ways
+            )
+            unit = self.hash.boundary
+        else:
+            plain = self.matcher.plain_hash
+            found, unit = float(plain.distances(plain.code(pixels), self.reference.plain)), plain.boundary
+        return found if len(self._ways) == 1 else found / unit

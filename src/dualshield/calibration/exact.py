@@ -94,7 +94,7 @@ class _Level:
     def _limit(self, plain: PlainSeen) -> float:
         before, after = plain.distances, self.distances
         photos = len(plain.photos)
-        (low, middle), (plain_low, plain_middle) = (_tail(d[:photos, :photos]) for d in (after, before))
+        (low, middle), (plain_low, plain_middle) = (tail(d[:photos, :photos]) for d in (after, before))
         # With a few photos there may be no tail at all.
         spread = (middle - low) / (plain_middle - plain_low) if plain_middle > plain_low else 1.0
         limit = min(middle - (plain_middle - plain.limit) * spread, MOST * plain.photos.shape[1])
@@ -202,7 +202,7 @@ def _unrelated(distances: Floats, photos: int) -> Floats:
     return distances
 
 
-def _tail(distances: Floats) -> tuple[float, float]:
+def tail(distances: Floats) -> tuple[float, float]:
     """Return a low quantile and the mean of the distances."""
     values = distances[np.isfinite(distances)]
     share = min(max(TAIL, LEAST_IN_TAIL / len(values)), 0.5)

@@ -91,8 +91,9 @@ def _views(member: MemberResult) -> list[str]:
         return []
     if member.decision is Decision.MATCH:
         return [_line("views", f"the query {member.query_view}, the reference {member.reference_view}")]
-    tried = "views of the query" if member.soft_distance is not None else "trials: views of the query, at each sigma"
-    return [_line("views", f"no match in any of {member.trials} {tried}")]
+    tried = "views of the query" if member.soft_distance is not None else "trials (views of the query, at each sigma)"
+    proven = "no match in any" if member.decision is Decision.NO_MATCH else "no decision is proven, out"
+    return [_line("views", f"{proven} of {member.trials} {tried}")] if member.trials > 1 else []
 
 
 def _certificate(result: MatchResult) -> list[str]:
@@ -112,8 +113,9 @@ def _certificate(result: MatchResult) -> list[str]:
         abstention = f"it may still lead to an abstention, which is answered as {_word(result.on_abstain)}"
     mixed = any(member.soft_distance is not None for member in result.members)
     what = "the majority of votes, or the soft distance," if mixed else "the majority of votes"
-    if result.decision is Decision.NO_MATCH and any(member.trials > 1 for member in result.members):
-        what += " in any view"
+    if any(member.trials > 1 for member in result.members):
+        several = " in any view and at any sigma" if result.decision is Decision.NO_MATCH else " in these views"
+        what = what.replace("the majority of votes", f"the majority of votes{several}")
     detected = psnr_of(result.radius_detected)
     return [
         *_radius(result),

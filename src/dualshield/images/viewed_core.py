@@ -22,9 +22,10 @@ class ViewedCore:
     def __init__(self, front_end: FrontEnd, view: View) -> None:
         rows, cols, colour = front_end.core_factors
         by_rows, by_cols = view.factors(rows.shape[1])
-        factors = (rows @ by_rows, cols @ by_cols, colour @ view.colour)
-        spreads = [axes.split(factor)[0] for factor in factors]
-        self._factors = float32(*factors)
+        split = [axes.split(factor) for factor in (rows @ by_rows, cols @ by_cols, colour @ view.colour)]
+        spreads = [spread for spread, _ in split]
+        # The image passes the same factors as the noise: what the split drops, both lose.
+        self._factors = float32(*(spread @ core for spread, core in split))
         self._spreads = float32(*spreads)
         self.noise_shape = (spreads[2].shape[1], spreads[0].shape[1], spreads[1].shape[1])
 

@@ -51,13 +51,13 @@ class View:
     def __post_init__(self) -> None:
         for name in (*_EDGES, "rotation"):
             value = getattr(self, name)
-            if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-                raise InputError(f"a view's {name} is {value!r}, not a number")
+            if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= 360:
+                raise InputError(f"a view's {name} is {str(value)[:20]!r}, not a number in its range")
             object.__setattr__(self, name, float(value))
         for name in ("mirror", "grey"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"a view's {name} is {getattr(self, name)!r}, not true or false")
-        if self.turn not in range(4) or isinstance(self.turn, bool):
+        if not isinstance(self.turn, int) or isinstance(self.turn, bool) or self.turn not in range(4):
             raise InputError(f"a view's turn is {self.turn!r}; give 0, 1, 2 or 3 quarter turns")
         if not -180 <= self.rotation <= 180:
             raise InputError(f"a view's rotation of {self.rotation:g} degrees is not between -180 and 180")
@@ -149,7 +149,7 @@ def _percent(part: float) -> str:
     return f"{100 * part:g} %"
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=64)
 def _trim(size: int, before: float, after: float) -> Matrix:
     """Return the matrix that cuts off both ends and enlarges the rest to ``size``."""
     first, last = round(size * before), size - round(size * after)

@@ -50,7 +50,9 @@ class DrawnBallot:
     ) -> None:
         self._hash, self._trial, self._voted = trial.judge(hash_), trial, voted
         self.nearest = torch.zeros(len(trial.level.codes), dtype=torch.long)
-        queries = sampler.codes(pixels, trial.level.sigma, draws, noise.fork("query"), batch=batch, view=trial.view)
+        self._queries = queries = sampler.codes(
+            pixels, trial.level.sigma, draws, noise.fork("query"), batch=batch, view=trial.view
+        )
         self._votes: Iterator[torch.Tensor]
         if reference.mode == "code":
             self._votes = map(self._against_views, queries)
@@ -67,6 +69,10 @@ class DrawnBallot:
         if self._hash.rule == "native":
             return self._hash.matches(codes[:, None], known[None]).any(1)
         return distances.min(1).values <= self._hash.max_distance
+
+    def close(self) -> None:
+        """End the stream of noisy codes: what an engine computes ahead is not needed any more."""
+        self._queries.close()
 
     def more(self, count: int) -> int:
         """Draw ``count`` more votes, and return how many match."""

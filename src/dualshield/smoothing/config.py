@@ -122,7 +122,13 @@ class MatcherConfig:
     @property
     def most_votes(self) -> int:
         """The largest number of votes for one decision."""
-        return self.n if self.target_radius is not None else self.n0 + self.n
+        count = self.most_trials
+        return count * self.n if self.target_radius is not None else count * self.n0 + self.n
+
+    @property
+    def most_trials(self) -> int:
+        """The largest number of trials: views of the query, at each sigma of a reference."""
+        return len(self.views.query) * (1 if self.second_sigma is None else 2)
 
     @property
     def radius_ceiling(self) -> float:

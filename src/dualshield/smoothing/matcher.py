@@ -1,10 +1,11 @@
 """The smoothed matcher of one hash: votes over noisy comparisons, and the certificate they prove.
 
 The certificate states: with probability at least 1 - alpha over the defender's noise, the majority of votes on every
-query within l2 distance ``radius`` (canonical pixels) of this one is the same, whatever the attacker knows or does, as
-long as the query noise is fresh. It holds for the function that the named engine computes, in real arithmetic, for this
-pair (not simultaneously for many). Under ``clipped-limit`` noise, which only experiments use, votes follow an
-approximation by the central limit theorem: they decide, and certify nothing.
+query within l2 distance ``radius`` (canonical pixels) of this one is the same (of a match, in the named trial; of a
+non-match, in every trial), whatever the attacker knows or does, as long as the query noise is fresh. It holds for the
+function that the named engine computes, in real arithmetic, for this pair (not simultaneously for many). Under
+``clipped-limit`` noise, which only experiments use, votes follow an approximation by the central limit theorem: they
+decide, and certify nothing.
 """
 
 from __future__ import annotations
@@ -256,6 +257,8 @@ class SmoothedMatcher:
             return ballots[trial]
 
         outcome = self._procedure(trials).decide(start)
+        for ballot in ballots.values():
+            ballot.close()
         if not self.config.certifies:
             nothing = replace(outcome.certificate, p_lower=0.0, radius=0.0)
             outcome = Outcome(nothing, outcome.trial, (nothing,) * len(outcome.by_trial))
@@ -277,9 +280,10 @@ class SmoothedMatcher:
         if config.target_radius is None:
             return
         sigma = max(config.sigmas)
-        if not TargetRadiusTest(config.target_radius, sigma, config.alpha, config.n).reachable:
+        alpha = config.alpha / config.most_trials
+        if not TargetRadiusTest(config.target_radius, sigma, alpha, config.n).reachable:
             raise InputError(
-                f"target radius {config.target_radius:g} cannot be proven with sigma {sigma:g}, alpha {config.alpha:g} "
-                f"and at most {config.n} draws (largest: {largest_reachable(sigma, config.alpha, config.n):.4g}); "
+                f"target radius {config.target_radius:g} cannot be proven with sigma {sigma:g}, alpha {alpha:g} "
+                f"and at most {config.n} draws (largest: {largest_reachable(sigma, alpha, config.n):.4g}); "
                 "raise n or sigma"
             )

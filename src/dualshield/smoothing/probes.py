@@ -27,7 +27,7 @@ from dualshield.images.views import IDENTITY, View
 from dualshield.smoothing.level import Level
 from dualshield.transforms import Transform
 
-VERSION = 1
+VERSION = 2
 """Part of the enrollment terms: other probes give other thresholds."""
 
 DRAWS = 8
@@ -91,7 +91,7 @@ class Probes:
         self._common: dict[float, torch.Tensor] = {}
 
     def lowered(self, level: Level, pixels: torch.Tensor) -> float:
-        """Return the level's threshold, or the largest one below it at which no probe matches; -1 if there is none."""
+        """Return the largest threshold, up to the level's, at which no probe matches; below 0 if there is none."""
         assert level.threshold is not None
         if level.sigma not in self._common:
             self._common[level.sigma] = torch.stack(

@@ -62,9 +62,9 @@ def from_text(text: Any) -> Code:
     if kind != "f4":
         return from_hex(rest, _whole(kind, MAX_BITS))
     shape_text, _, packed = rest.partition(":")
-    shape = tuple(_whole(side, MAX_NUMBERS) for side in shape_text.split("x"))
+    shape = _shape_of(shape_text)
     size = math.prod(shape)
-    if not 1 <= size <= MAX_NUMBERS or len(shape) > 3:
+    if not 1 <= size <= MAX_NUMBERS:
         raise ValueError(f"a code has the invalid shape {shape_text}")
     return _unpacked(packed, size).reshape(shape)
 
@@ -92,13 +92,28 @@ def _whole(text: str, most: int) -> int:
 
 
 def stack_of(entries: list[Any], like: str) -> Code:
-    """Read several codes; their shape (that of ``like``) is checked before unpacking."""
+    """Read several codes; their shape (that of ``like``) and total size are checked before unpacking."""
     kind = _kind(like)
     if not all(isinstance(entry, str) and _kind(entry) == kind for entry in entries):
         raise ValueError("its codes do not have the same shape")
+    if len(entries) * _size(kind) > MAX_NUMBERS:
+        raise ValueError(f"its codes have more than {MAX_NUMBERS} values")
     return np.stack([from_text(entry) for entry in entries])
 
 
 def _kind(text: str) -> str:
     """Return the header of a code, its type and shape, without the values."""
     return text.rpartition(":")[0]
+
+
+def _size(kind: str) -> int:
+    """Return how many numbers a code has, from its header."""
+    bits_or_f4, _, shape = kind.partition(":")
+    return math.prod(_shape_of(shape)) if bits_or_f4 == "f4" else _whole(bits_or_f4, MAX_BITS)
+
+
+def _shape_of(text: str) -> tuple[int, ...]:
+    sides = text.split("x", 3)
+    if len(sides) > 3:
+        raise ValueError("a code has more than three sides")
+    return tuple(_whole(side, MAX_NUMBERS) for side in sides)

@@ -30,7 +30,6 @@ from dualshield.smoothing.exact.reference import NOISE, ExactReference
 from dualshield.smoothing.level import Level
 from dualshield.smoothing.reference_codes import (
     MAX_BITS,
-    MAX_NUMBERS,
     Code,
     as_array,
     from_text,
@@ -148,7 +147,7 @@ def _member(data: Any) -> Kept:
         if levels[0].code.all() or not levels[0].code.any():
             raise ValueError("its code is all ones or all zeros, which says nothing about an image")
         return ExactReference(terms, plain.astype(np.bool_), levels, data["bare"])
-    entries = _bank(bank, data["plain"], plain.size, terms["draws"])
+    entries = _bank(bank, data["plain"], terms["draws"])
     return _of_votes(terms, plain, levels, entries, _pixels(pixels), data["bare"])
 
 
@@ -156,32 +155,22 @@ def _levels(data: Any, terms: dict[str, Any], plain: str) -> tuple[Level, ...]:
     """Read the levels: one code per view of the reference, of the same shape as ``plain``."""
     if not isinstance(data, list) or not 1 <= len(data) <= MAX_LEVELS:
         raise TypeError(f"its levels are not a list of 1 to {MAX_LEVELS}")
+    found = [_level(level, terms, plain) for level in data]
     second = terms["second"]
-    if len(data) > 1 and (second is None or not isinstance(data[0], dict)):
-        raise ValueError("it has a second level, but no second sigma")
-    found = [_level(data[0], terms, plain, terms["sigmas"], _thresholds(terms))]
-    if len(data) > 1:
-        assert second is not None
-        found.append(_level(data[1], terms, plain, [second["sigma"]], [second["threshold"]]))
-        if not found[1].sigma < found[0].sigma:
-            raise ValueError("its second sigma is not below its first")
+    if len(found) > 1 and (second is None or not found[0].sigma > found[1].sigma == second["sigma"]):
+        raise ValueError("its second level does not have its second sigma, or not the smaller one")
     return tuple(found)
 
 
-def _thresholds(terms: dict[str, Any]) -> list[float]:
-    """Return the largest threshold for each sigma of the configuration."""
-    by_votes = (terms["boundary"] + 0.5) / terms["hash"]["bits"]  # half a bit above the largest distance, or less
-    return list(terms.get("thresholds", [by_votes] * len(terms["sigmas"])))
-
-
-def _level(data: Any, terms: dict[str, Any], plain: str, sigmas: list[float], most: list[float]) -> Level:
+def _level(data: Any, terms: dict[str, Any], plain: str) -> Level:
     if not isinstance(data, dict) or set(data) != LEVEL_FIELDS:
         raise TypeError(f"a level needs the fields {', '.join(sorted(LEVEL_FIELDS))} and no other")
     sigma, threshold, codes = data["sigma"], data["threshold"], data["codes"]
-    if not isinstance(sigma, float) or not 0 < sigma <= MAX_SIGMA or sigma not in sigmas:
+    allowed = _thresholds(terms).get(sigma) if isinstance(sigma, float) else None
+    if allowed is None:
         raise ValueError(f"sigma {sigma!r} is not among its enrolled sigmas")
     if terms["rule"] == "hamming":
-        if not isinstance(threshold, float) or not 0 <= threshold <= most[sigmas.index(sigma)]:
+        if not isinstance(threshold, float) or not 0 <= threshold <= allowed:
             raise ValueError(f"its threshold {threshold!r} is not between 0 and that of its configuration")
     elif threshold is not None:
         raise ValueError("a native rule has its own limit, and no threshold")
@@ -189,6 +178,19 @@ def _level(data: Any, terms: dict[str, Any], plain: str, sigmas: list[float], mo
     if not isinstance(codes, list) or len(codes) != views:
         raise ValueError(f"a level does not have one code for each of its {views} views")
     return Level(sigma, stack_of(codes, plain), threshold)
+
+
+def _thresholds(terms: dict[str, Any]) -> dict[float, float]:
+    """Return the largest threshold that each sigma may have; enrollment may have lowered it."""
+    # Of votes terms have the largest distance that matches, and half a bit more. A threshold just below the next bit
+    # still means the same distance.
+    bits = terms["hash"]["bits"]
+    by_votes = (int(terms["boundary"]) + 1 - 1e-6) / bits if terms["rule"] == "hamming" else 0.0
+    found = dict(zip(terms["sigmas"], terms.get("thresholds", [by_votes] * len(terms["sigmas"])), strict=True))
+    second = terms["second"]
+    if second is not None:
+        found[second["sigma"]] = max(second["threshold"], found.get(second["sigma"], 0.0))
+    return found
 
 
 def _of_votes(
@@ -248,14 +250,12 @@ def _check_views(terms: dict[str, Any]) -> None:
         raise ValueError("its second sigma or threshold is out of range")
 
 
-def _bank(entries: Any, code: str, numbers: int, draws: int) -> Code | None:
-    """Read the codes of a bank; their shape (that of ``code``) and total size are checked before unpacking."""
+def _bank(entries: Any, code: str, draws: int) -> Code | None:
+    """Read the codes of a bank, of the same shape as ``code``."""
     if entries is None:
         return None
     if not isinstance(entries, list) or len(entries) != draws or not entries:
         raise TypeError(f"its bank is not a list of {draws} codes")
-    if len(entries) * numbers > MAX_NUMBERS:
-        raise ValueError(f"its bank has more than {MAX_NUMBERS} values")
     return stack_of(entries, code)
 
 

@@ -2,7 +2,8 @@
 
 The two radii make two statements, both with confidence 1 - alpha over the noise of this run:
 
-* ``radius``: for every shorter change of the query the majority of votes stays on the same side. The opposite answer is
+* ``radius``: for every shorter change of the query the majority of votes stays on the same side: of a match, in the
+  view and at the sigma that the result names; of a non-match, in all views and at all sigmas. The opposite answer is
   excluded (votes prove it with probability at most alpha). An abstention is not excluded, however the deployment
   reports it.
 * ``radius_detected``: for every shorter change the same matcher, with its finite number of votes, still gives the same
@@ -54,7 +55,7 @@ class MemberResult:
     soft_distance: float | None = None  # what an exact matcher compares with the threshold; None for votes
     is_flat: bool = False  # the query has no structure, as in a flat colour
     query_view: str = AS_IT_IS  # how the query was looked at in the trial that these votes are of
-    reference_view: str = AS_IT_IS  # the view of the reference that was the nearest
+    reference_view: str = AS_IT_IS  # most often the nearest; of votes it is not part of the certificate
     trials: int = 1  # views of the query times levels of the reference, all of which a non-match needs
 
     @property

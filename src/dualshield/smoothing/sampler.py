@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import torch
 
@@ -33,7 +33,7 @@ class Sampler:
         batch: int | None = None,
         block: int | None = None,
         view: View = IDENTITY,
-    ) -> Iterator[torch.Tensor]:
+    ) -> Generator[torch.Tensor, None, None]:
         """Yield batches of codes ``(b, ...)`` of the image seen in a view, ``draws`` in all.
 
         The consumer may stop at any time.

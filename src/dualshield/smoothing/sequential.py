@@ -93,6 +93,11 @@ class TargetRadiusTest:
         self._p_lower = 0.0
 
     @property
+    def answer(self) -> Decision | None:
+        """The class whose majority is proven, if one is; drawing may go on for the target."""
+        return self._answer
+
+    @property
     def reachable(self) -> bool:
         """Whether unanimous votes could prove the target within the limit."""
         return self.needed < 1.0 and proves(self.limit, self.limit, self.needed, self.level)

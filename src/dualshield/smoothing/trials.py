@@ -8,8 +8,9 @@ pair matches if the majority of any trial does. So
 
 The error probability alpha is spent once. With a fixed number of draws, separate draws select what is claimed: either
 the match of one trial, certified with all of alpha, or the non-match of all ``k`` trials, each certified with alpha/k.
-With a target radius every trial has its own sequential test at level alpha/k. One trial is exactly the paper's
-Algorithm 2, or one sequential test. This module does not use torch.
+With a target radius every trial has its own sequential test at level alpha/k. The p_lower of a certificate holds at the
+level it was certified with. One trial is exactly the paper's Algorithm 2, or one sequential test. This module does not
+use torch.
 """
 
 from __future__ import annotations
@@ -182,10 +183,13 @@ class _Running:
         self._matches = self._draws = 0
 
     def run(self, open_: Callable[[], Ballot], most: int) -> Certificate | None:
-        """Go on until the test ends or has ``most`` draws; return the certificate once there is one."""
+        """Go on until the test ends or has ``most`` draws; return the certificate once there is one.
+
+        A proven match is the answer: its test goes on for the target radius, however many draws that takes.
+        """
         if self._ballot is None:
             self._ballot = open_()
-        while self.found is None and self._draws < most:
+        while self.found is None and (self._draws < most or self.test.answer is Decision.MATCH):
             draws = next(self._looks)
             self._matches += self._ballot.more(draws - self._draws)
             self._draws = draws

@@ -47,7 +47,8 @@ class Views:
                 twice = next(view for view in views if views.count(view) > 1)
                 raise InputError(f"the {side} is looked at twice {twice}; leave one out")
         for view in self.query:
-            view.factors()  # an error if it is not linear in its axes
+            if not view.is_separable:
+                raise InputError(f"a query cannot be looked at {view}: only trims and mirrors are linear in its axes")
 
     @property
     def is_none(self) -> bool:
@@ -81,9 +82,11 @@ class Views:
             return Views.from_json(json.loads(raw))
         except InputError as error:
             why = str(error)
-        except (ValueError, RecursionError) as error:
+        except (ValueError, RecursionError, OverflowError) as error:
             why = f"it is not JSON ({error})"
-        raise InputError(f"{os.fspath(file)!s} is not a file of views: {why}")
+        raise InputError(
+            f"{os.fspath(file)!s} is not a file of views: {why}; correct it, or use a preset such as standard"
+        )
 
 
 NO_VIEWS = Views()

@@ -27,6 +27,7 @@ from dualshield.hashes.bits import Bits as Bits
 from dualshield.images import axes
 from dualshield.images.axes import Matrix
 from dualshield.images.space import LUMA
+from dualshield.images.views import View
 
 Rule = Literal["median", "zero"]
 
@@ -77,8 +78,10 @@ class LinearHash:
 
     def coefficients(self, pixels: npt.NDArray[np.floating]) -> Matrix:
         """Return the numbers ``c`` (one per bit) of canonical pixels ``(3, height, width)``."""
-        # In float64: certificates count on a rounding error that is far below what could matter.
-        luma = np.tensordot(np.asarray(LUMA), np.asarray(pixels, np.float64), 1)
+        return self.of_luma(luma_of(pixels))
+
+    def of_luma(self, luma: Matrix) -> Matrix:
+        """Return the numbers ``c`` of an image whose luma is known."""
         return self.mixed(self.vertical @ luma @ self.horizontal.T)
 
     def mixed(self, coefficients: Matrix) -> Matrix:
@@ -148,6 +151,24 @@ class LinearHash:
             lowpass=lowpass,
             published=None,
         )
+
+    def behind(self, view: View) -> LinearHash:
+        """Return the hash of what a view shows, as a function of the image itself.
+
+        The view is one matrix for the rows and one for the columns, so this is a linear hash again. It has no published
+        function. Colours do not matter: every view keeps the luma.
+        """
+        if view.is_identity:
+            return self
+        (rows, _), (_, cols) = (view.factors(factor.shape[1]) for factor in (self.vertical, self.horizontal))
+        return replace(self, vertical=self.vertical @ rows, horizontal=self.horizontal @ cols, published=None)
+
+
+def luma_of(pixels: npt.NDArray[np.floating]) -> Matrix:
+    """Return the luma of canonical pixels ``(3, height, width)``."""
+    # In float64: certificates count on a rounding error that is far below what could matter.
+    luma: Matrix = np.tensordot(np.asarray(LUMA), np.asarray(pixels, np.float64), 1)
+    return luma
 
 
 def minus_mean(count: int) -> Matrix:

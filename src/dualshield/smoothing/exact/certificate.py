@@ -12,6 +12,7 @@ from dualshield.errors import InputError
 from dualshield.hashes.linear.linear_hash import Bits, LinearHash
 from dualshield.images.axes import Matrix
 from dualshield.smoothing.exact.evasion import Bound, Evasion
+from dualshield.smoothing.exact.many_codes import ManyCodes
 from dualshield.smoothing.exact.prices import Multipliers, multipliers
 from dualshield.smoothing.exact.rows import Rows
 from dualshield.smoothing.exact.soft_distance import probabilities, soft_distance, soft_median
@@ -21,6 +22,7 @@ from dualshield.smoothing.exact.soft_distance import probabilities, soft_distanc
 _OUTER = (0.3, 0.18, 0.12, 0.085)
 _OFFSETS = np.array([*(-x for x in _OUTER), *np.linspace(-0.06, 0.06, 15), *reversed(_OUTER)])
 _FACTORS = (0.55, 0.8, 1.0, 1.25, 1.8, 3.0)
+_FACTORS_OF_MANY = (0.3, 0.45, 0.65, 0.9, 1.2, 1.6, 2.2, 3.2, 5.0)  # of codes at different distances
 _WIDER = (1.0, 2.0, 4.0)
 # Subtracted from every radius, relative to 1 + radius, for the last square root.
 ROUNDING = 1e-9
@@ -35,6 +37,8 @@ class ExactCertificate:
     soft_distance: float
     radius: float
     is_flat: bool = False  # the bits of the query, but for one at most, are all alike
+    query_view: int = 0  # which views the distance is of
+    reference_view: int = 0
 
 
 class SoftHash:
@@ -76,9 +80,16 @@ class SoftHash:
         distance = soft_distance(probability, code)
         matched = distance <= limit
         evasion = self._evasion(coefficients, code, limit, matched)
-        # Bits differ only where the image does. One may see the brightness, which a flat image has too.
-        is_flat = bool(np.ptp(np.sort(probability)[1:-1]) < FLAT) if len(probability) > 2 else False
-        return ExactCertificate(matched, distance, self._radius(evasion), is_flat)
+        return ExactCertificate(matched, distance, self._radius(evasion), is_flat(probability))
+
+    def many_non_matches(self, coefficients: Matrix, codes: Bits, limit: float) -> Matrix:
+        """Return a proven radius for each code, within which the query does not match it; it matches none of them."""
+        nearest = int(np.argmin([self.distance(coefficients, code) for code in codes]))
+        evasion, found = self.attack(coefficients, codes[nearest], limit)
+        prices = [[factor * price for factor in _FACTORS_OF_MANY] for price in found.prices]
+        step = math.sqrt(found.cost) * float(self.rows.lengths.mean())
+        many = ManyCodes.forced_match(self.rows, coefficients, codes, limit, self.sigma, self.ones)
+        return np.array([_root(square) for square in many.squares(prices, self._theta(evasion) + step * _OFFSETS)])
 
     def attack(self, coefficients: Matrix, code: Bits, limit: float) -> tuple[Evasion, Multipliers]:
         """Return the problem of the attacker, and about its solution."""
@@ -108,6 +119,12 @@ class SoftHash:
             if 0 < int(cells.argmin()) < len(cells) - 1:
                 break  # not limited by the ends, so there is nothing to gain further out
         return _root(square)
+
+
+def is_flat(probability: Matrix) -> bool:
+    """Return whether an image shows no structure: bits differ only where the image does."""
+    # One bit may see the brightness, which a flat image has too.
+    return bool(np.ptp(np.sort(probability)[1:-1]) < FLAT) if len(probability) > 2 else False
 
 
 def _root(square: float) -> float:

@@ -15,12 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from dualshield.errors import CodeError, InputError, TooLittleStructureError
-from dualshield.hashes.linear.linear_hash import Bits, LinearHash
+from dualshield.hashes.linear.linear_hash import Bits, LinearHash, luma_of
 from dualshield.images.axes import Matrix
 from dualshield.images.space import DIAMETER
 from dualshield.smoothing.exact.certificate import ExactCertificate, SoftHash
 from dualshield.smoothing.exact.config import ExactConfig
+from dualshield.smoothing.exact.pairs import Pairs
+from dualshield.smoothing.exact.probes import MARGIN, Probes
+from dualshield.smoothing.exact.query_views import QueryViews
 from dualshield.smoothing.exact.reference import NOISE, ExactReference, exact_terms
+from dualshield.smoothing.exact.reference_views import ReferenceViews
 from dualshield.smoothing.exact.rows import Rows
 from dualshield.smoothing.level import Level
 from dualshield.smoothing.result import MemberResult
@@ -36,56 +40,96 @@ class ExactMatcher:
         self.linear = linear
         self.config = config
         self.filtered = linear.with_lowpass(config.lowpass)
-        self._soft: dict[float, SoftHash] = {}
+        self.queries = QueryViews(self.filtered, config.views.query)
+        self.references = ReferenceViews(self.filtered, config.views.reference)
 
-    @cached_property
+    @property
     def rows(self) -> Rows:
         """The rows of the hash behind its low-pass."""
-        return Rows.of(self.filtered)
+        return self.queries.rows(0)
 
     @cached_property
     def terms(self) -> dict[str, Any]:
         """The enrollment terms that a reference must have to be matched here."""
         return exact_terms(self.linear, self.config)
 
-    def soft(self, sigma: float) -> SoftHash:
-        """Return the hash smoothed with ``sigma``."""
-        if sigma not in self._soft:
-            self._soft[sigma] = SoftHash(self.filtered, self.rows, sigma)
-        return self._soft[sigma]
+    @cached_property
+    def probes(self) -> Probes:
+        """The images that no reference may match."""
+        return Probes(self.queries)
+
+    def soft(self, sigma: float, view: int = 0) -> SoftHash:
+        """Return the hash behind one view of the query, the first by default, smoothed with ``sigma``."""
+        return self.queries.soft(sigma, view)
 
     def coefficients(self, pixels: Pixels) -> Matrix:
-        """Return the coefficients behind the low-pass; an error if pixels are not finite."""
-        found = self.filtered.coefficients(np.asarray(pixels))
-        if not np.isfinite(found).all():
+        """Return the coefficients of the image as it is behind the low-pass; an error if pixels are not finite."""
+        return self._checked(self.filtered.of_luma(luma_of(np.asarray(pixels))))
+
+    def _checked(self, coefficients: Matrix) -> Matrix:
+        if not np.isfinite(coefficients).all():
             raise InputError(f"hash {self.linear.name}: the pixels are not all finite (NaN or infinity)")
-        return found
+        return coefficients
 
     # -- references --------------------------------------------------------------------------------
 
     def enroll_pixels(self, pixels: Pixels) -> ExactReference:
-        """Enroll a reference image: its sigma is the one with the largest radius around the image itself."""
-        coefficients = self.coefficients(pixels)
-        best: tuple[float, float, Bits] | None = None
-        for sigma, threshold in zip(self.config.sigmas, self.config.thresholds, strict=True):
-            soft = self.soft(sigma)
-            code = soft.code(coefficients)
-            found = soft.certify(coefficients, code, threshold * self.linear.bits)
-            if found.matched and found.radius > 0 and (best is None or found.radius > best[0]):
-                best = found.radius, sigma, code
+        """Enroll a reference image: its sigma is the one with the largest radius around the image itself.
+
+        Its threshold is that of the configuration, or lower if it is near images without a subject (probes.py).
+        """
+        luma = luma_of(np.asarray(pixels))
+        looked = self._checked(self.references.coefficients(luma))
+        own = self.probes.own(luma)
+        best: tuple[float, Level] | None = None
+        near = ""
+        for radius, sigma in self._candidates(looked[0]):
+            if best is not None and best[0] >= radius:
+                break
+            codes = np.array([self.soft(sigma).code(row) for row in looked])
+            threshold = self.config.threshold_at(sigma)
+            distance, probe = self.probes.nearest(codes, sigma, own)
+            lowered = (distance - MARGIN) / self.linear.bits
+            if lowered < threshold:
+                radius, threshold = self._radius(looked[0], codes[0], sigma, lowered), lowered
+                near = near or probe
+            if radius > 0 and (best is None or radius > best[0]):
+                best = radius, Level(float(sigma), codes, float(threshold))
         if best is None:
-            raise TooLittleStructureError(
-                f"too little structure to be protected by {self.linear.name}: even with noise of sigma "
-                f"{min(self.config.sigmas):g} its soft distance to itself is above the threshold, because too few bits "
-                "are stable (flat, faint, symmetric or mostly blank images); try another hash"
+            raise TooLittleStructureError(self._too_little(near))
+        return ExactReference(self.terms, self.linear.code(np.asarray(pixels)), (best[1],))
+
+    def _candidates(self, coefficients: Matrix) -> list[tuple[float, float]]:
+        """Return each sigma at which the image matches itself, and its radius, the largest first."""
+        found = []
+        for sigma, threshold in zip(self.config.sigmas, self.config.thresholds, strict=True):
+            radius = self._radius(coefficients, self.soft(sigma).code(coefficients), sigma, threshold)
+            found += [(radius, sigma)] if radius > 0 else []
+        return sorted(found, key=lambda candidate: -candidate[0])
+
+    def _radius(self, coefficients: Matrix, code: Bits, sigma: float, threshold: float) -> float:
+        """Return the proven radius of an image with this code, 0 if it does not match."""
+        found = self.soft(sigma).certify(coefficients, code, threshold * self.linear.bits)
+        return found.radius if found.matched else 0.0
+
+    def _too_little(self, near: str) -> str:
+        start = f"too little structure to be protected by {self.linear.name}: "
+        if near:
+            return (
+                f"{start}with a threshold at which {near} does not match it, it does not match itself (flat, faint or "
+                "mostly blank images); try another hash"
             )
-        _, sigma, code = best
-        level = Level(float(sigma), code[None], self.config.threshold_at(sigma))
-        return ExactReference(self.terms, self.linear.code(np.asarray(pixels)), (level,))
+        return (
+            f"{start}even with noise of sigma {min(self.config.sigmas):g} its soft distance to itself is above the "
+            "threshold, because too few bits are stable (flat, faint, symmetric or mostly blank images); try another "
+            "hash"
+        )
 
     def enroll_bits(self, code: Bits) -> ExactReference:
         """Enroll a bare code of the plain hash, as found in public lists; no image is needed."""
         name, bits = self.linear.name, self.linear.bits
+        if not self.config.views.is_none:
+            raise InputError("a bare code has no views: they need a reference image; leave the views out")
         if len(self.config.sigmas) > 1:
             raise InputError("a choice of sigmas needs a reference image; with a bare code give sigma as a number")
         if code.shape != (bits,) or code.dtype != np.bool_:
@@ -105,19 +149,23 @@ class ExactMatcher:
 
     # -- queries -----------------------------------------------------------------------------------
 
+    def pairs(self, reference: ExactReference, pixels: Pixels) -> Pairs:
+        """Compare all views of a query with all codes of a reference."""
+        found = self._checked(self.queries.coefficients(luma_of(np.asarray(pixels))))
+        limit = reference.threshold * self.linear.bits
+        return Pairs(self.queries, found, reference.codes, reference.sigma, limit)
+
     def distance(self, reference: ExactReference, pixels: Pixels) -> float:
-        """Return the soft distance to the reference, in bits."""
-        return self.soft(reference.sigma).distance(self.coefficients(pixels), reference.code)
+        """Return the smallest soft distance to the reference of all pairs of views, in bits."""
+        return float(self.pairs(reference, pixels).distances.min())
 
     def decide(self, reference: ExactReference, pixels: Pixels) -> Decision:
         """Decide one query without a certificate, which takes a fraction of the time."""
-        matched = self.distance(reference, pixels) <= reference.threshold * self.linear.bits
-        return Decision.MATCH if matched else Decision.NO_MATCH
+        return Decision.MATCH if self.pairs(reference, pixels).matched else Decision.NO_MATCH
 
     def certify_exactly(self, reference: ExactReference, pixels: Pixels) -> ExactCertificate:
         """Decide one query and prove a radius."""
-        limit = reference.threshold * self.linear.bits
-        return self.soft(reference.sigma).certify(self.coefficients(pixels), reference.code, limit)
+        return self.pairs(reference, pixels).certify()
 
     def match_exactly(self, reference: ExactReference, pixels: Pixels) -> MemberResult:
         """Decide and certify one query, with everything that a result tells."""
@@ -149,4 +197,7 @@ class ExactMatcher:
             seconds=time.perf_counter() - started,
             soft_distance=found.soft_distance / bits,
             is_flat=found.is_flat,
+            query_view=str(self.config.views.query[found.query_view]),
+            reference_view=str(self.config.views.reference[found.reference_view]),
+            trials=len(self.queries),
         )

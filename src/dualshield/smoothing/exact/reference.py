@@ -1,4 +1,4 @@
-"""The data that an exact matcher keeps of a reference: one code, its sigma and threshold."""
+"""The data that an exact matcher keeps of a reference: its codes, one per view, its sigma and threshold."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from dualshield._common.digest import difference_of
 from dualshield.hashes.linear.linear_hash import Bits, LinearHash
 from dualshield.smoothing.exact.config import ExactConfig
+from dualshield.smoothing.exact.probes import VERSION as PROBES
 from dualshield.smoothing.level import Level
 
 NOISE = "exact"
@@ -76,6 +77,7 @@ def exact_terms(linear: LinearHash, config: ExactConfig) -> dict[str, Any]:
         "draws": 0,
         "views": config.views.to_json(),
         "second": None,
+        "probes": PROBES,
     }
 
 

@@ -58,6 +58,11 @@ def soft_distance(probability: Matrix, code: Bits) -> float:
     return float(np.where(code, 1 - probability, probability).sum())
 
 
+def soft_distances(probabilities: Matrix, codes: Bits) -> Matrix:
+    """Return ``D_b`` in bits for each row of probabilities and each code ``(rows, codes)``."""
+    return np.array([np.where(codes, 1 - row, row).sum(1) for row in probabilities])
+
+
 def gradient(coefficients: Matrix, spread: Matrix, ones: int | None, code: Bits) -> tuple[float, Matrix]:
     """Return ``D_b`` and its derivative by each coefficient, through the soft median as well."""
     theta = 0.0 if ones is None else soft_median(coefficients, spread, ones)
