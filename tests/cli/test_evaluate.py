@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 
 from dualshield.cli import evaluate as command
+from dualshield.errors import InputError
+from dualshield.evaluation.parts import transformed
+from dualshield.evaluation.plan.plan import Plan
 from dualshield.evaluation.run.records import CONFIG, Run
 from dualshield.smoothing.profile import find_profile
+from dualshield.transforms import parse
 from tests.helpers.command_line import complaint, run
 
 
@@ -62,6 +66,41 @@ def test_a_given_profile(data: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
         assert run("evaluate", *few, *wrong, "--out", tmp_path / "other") == 2
         assert message in complaint(capsys)
     assert not (tmp_path / "other").exists()
+
+
+def test_given_views(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "views.json"
+    file.write_text('{"reference": [{}, {"mirror": true}], "query": [{}]}')
+    monkeypatch.setattr(transformed, "ALL_TRANSFORMS", tuple(map(parse, ("jpeg-95", "flip-1"))))
+    few = ("--data", data, "--parts", "transforms", "--limit", 1, "--jobs", 1)
+    out = tmp_path / "run"
+    assert run("evaluate", *few, "--variants", "original,views", "--views", file, "--out", out) == 0
+    found = {(record.key.variant, record.key.detail): record.result["evaded"] for record in Run.open(out).records}
+    assert (found["original", "flip-1"], found["views", "flip-1"]) == (True, False)
+    assert json.loads((out / CONFIG).read_text())["expected"] == {"transforms": {"pdq": {"original": 2, "views": 2}}}
+    capsys.readouterr()
+    other = tmp_path / "other"
+    for wrong, message in (
+        (("--views", file, "--protocol", "paper"), "the protocol paper has the paper's parameters, without views"),
+        (("--views", "all"), "unknown views 'all'"),
+        (("--views", "none", "--variants", "views"), "no hash of this run has views (pdq)"),
+        (("--views", file, "--variants", "views", "--parts", "collisions"), "measured on transformations only"),
+    ):
+        assert run("evaluate", *few, *wrong, "--out", other) == 2
+        assert message in complaint(capsys)
+    assert not other.exists()
+    asked: list[tuple[str, ...]] = []
+
+    def stop(plan: Plan, *_: object, **__: object) -> None:
+        asked.append(plan.variants)
+        raise InputError("stopped")
+
+    monkeypatch.setattr("dualshield.evaluation.evaluate.run_plan", stop)
+    for views in (file, "none"):
+        assert run("evaluate", *few, "--views", views, "--out", other) == 2
+    assert asked == [("original", "views", "smoothing", "both"), ("original", "smoothing", "both")]
 
 
 def test_bad_usage(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

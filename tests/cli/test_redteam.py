@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,10 @@ import pytest
 from dualshield.attacks.eot import Eot
 from dualshield.attacks.methods import METHODS
 from dualshield.attacks.pgd import NO_EOT, Pgd
+from dualshield.errors import InputError
+from dualshield.evaluation.plan.redteam import RedTeamPlan
+from dualshield.smoothing.variants import VARIANTS
+from dualshield.transforms import parse
 from tests.helpers.command_line import complaint, json_lines, run
 
 FAST = ("--method", "pgd", "--budget", 40, "--against", "original")
@@ -23,6 +28,8 @@ def fast(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(METHODS, "pgd", Pgd(steps=20))
     monkeypatch.setitem(METHODS, "eot-pgd", Eot(steps=20))
+    few = tuple(map(parse, ("jpeg-95", "crop-0.9", "flip-1", "caption-bar-0.08", "border-0.05", "jpeg-30")))
+    monkeypatch.setattr("dualshield.evaluation.parts.transformed.ALL_TRANSFORMS", few)
 
 
 @pytest.fixture
@@ -149,6 +156,52 @@ def test_transformations_are_resumed_in_a_folder_of_their_own(
     assert capsys.readouterr().out == shown
     assert run("redteam", folder, *TRANSFORMS, "--resume", "--seed", 1) == 2
     assert "redteam-pdq-transforms is a run with another configuration: seed was 2026, now 1" in complaint(capsys)
+
+
+def test_transformations_are_shown_in_two_groups(
+    folder: Path, damaged: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And with the views of the deployment, under which a mirrored copy is found."""
+    damaged.unlink()
+    Path("views.json").write_text('{"reference": [{}, {"mirror": true}], "query": [{}]}')
+    views = ("--transforms", "--views", "views.json", "--matcher", "votes", "--against", "views")
+    assert run("redteam", folder, *views, "--against", "original") == 0
+    out = capsys.readouterr().out
+    assert "evades views" in out
+    assert "original is the plain hash, views the plain hash with views\n" in out
+    above, below = out.split("Everyday edits\n")
+    assert above.startswith("The paper's transformations\n")
+    shown = [re.findall(r"[a-z-]+-[\d.]+", part) for part in (above, below)]
+    assert shown == [["jpeg-95", "crop-0.9"], ["border-0.05", "caption-bar-0.08", "flip-1", "crop-0.9", "jpeg-30"]]
+    (flip,) = [line for line in below.splitlines() if "flip-1" in line]
+    assert re.findall(r"[\d.]+%", flip) == ["0.0%", "100.0%"]
+    assert run("redteam", folder, *views[:-2], "--against", "original", "--out", "other") == 0
+    assert "views" not in capsys.readouterr().out
+    assert run("redteam", folder, *FAST, "--against", "views", "--views", "views.json", "--out", "third") == 2
+    assert "the variant views is measured on transformations only" in complaint(capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--transforms", "--views", "views.json"), ("original", "views", "smoothing", "both")),
+        (("--transforms", "--views", "none"), VARIANTS),
+        (("--views", "views.json"), VARIANTS),
+    ],
+)
+def test_views_are_added_where_there_are_views_to_measure(
+    arguments: tuple[str, ...], expected: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("views.json").write_text('{"reference": [{}, {"mirror": true}], "query": [{}]}')
+    plans: list[RedTeamPlan] = []
+
+    def stop(plan: RedTeamPlan, *_: object, **__: object) -> None:
+        plans.append(plan)
+        raise InputError("stopped")
+
+    monkeypatch.setattr("dualshield.cli.redteam.run_plan", stop)
+    assert run("redteam", folder, *arguments) == 2
+    assert [plan.variants for plan in plans] == [expected]
 
 
 def test_single_files_are_attacked_too(

@@ -102,6 +102,34 @@ def test_several_transformations_of_one_image_are_one_image(tmp_path: Path) -> N
     assert (both.value, both.images, mildest.value) == (0.5, 1, 0.0)
 
 
+def transformed(*names: str, evaded: str = "") -> list[Entry]:
+    return [
+        ("transforms", f"{image}.png", name, {"evaded": name == evaded, "paper": name != "flip-1"})
+        for image in range(8)
+        for name in names
+    ]
+
+
+def test_only_transformations_that_both_runs_have_are_compared(tmp_path: Path) -> None:
+    first = written(tmp_path / "a", transformed("jpeg-95", "crop-0.9", "flip-1", evaded="flip-1"))
+    second = written(tmp_path / "b", transformed("jpeg-95", "crop-0.9", "border-0.05", evaded="border-0.05"))
+    found = compare(Run.open(first), Run.open(second))
+    assert "the runs have different transformations: 3 and 3; the 2 in both are compared" in found.notes
+    values = {line.metric: (line.first and line.first.value, line.second and line.second.value) for line in found.lines}
+    assert values == {
+        "transformations evade, all of the paper": (0.0, 0.0),
+        "transformations evade, lowest intensity": (0.0, 0.0),
+        "everyday edits evade": (0.0, 0.0),  # crop-0.9 is one, too
+    }
+    alone = compare(Run.open(first), Run.open(first))
+    assert not alone.notes
+    (edits,) = [line.first for line in alone.lines if line.metric == "everyday edits evade"]
+    assert edits is not None
+    assert (edits.value, edits.images) == (0.5, 8)
+    other = compare(Run.open(first), Run.open(written(tmp_path / "c", attacks(3, 8))))
+    assert any(line.metric == "everyday edits evade" and line.verdict == "only one run" for line in other.lines)
+
+
 def test_collisions_are_the_same_pair_either_way_round(tmp_path: Path) -> None:
     files = {"a.png": "1", "b.png": "2"}
     for name, image, other in (("x", "a.png", "b.png"), ("y", "b.png", "a.png")):
@@ -169,5 +197,6 @@ def test_lines_are_sorted_by_hash_variant_metric_and_budget() -> None:
         ("pdq", "smoothing", "certified radius, identity"),
         ("pdq", "both", "certified radius, identity"),
         ("pdq", "unknown", "something else"),
+        ("pdq", "views", "everyday edits evade"),
     ]
-    assert sorted(names, key=_order) == [names[3], names[1], names[4], names[5], names[2], names[0], names[6]]
+    assert [names.index(name) for name in sorted(names, key=_order)] == [3, 1, 7, 4, 5, 2, 0, 6]

@@ -85,7 +85,7 @@ def test_a_profile_takes_the_place_of_the_hashs_own(data: Path, tmp_path: Path) 
     options = {**CHEAP, "parts": ("collisions",)}
     for method, given in (
         ("votes", replace(shipped.at_lowpass(None), exact=None)),  # there is only one method in it
-        ("exact", replace(shipped, exact=exact)),
+        ("exact", replace(shipped, exact=exact, presets={})),  # whose thresholds are those of all sigmas
     ):
         file = tmp_path / f"{method}.json"
         given.save(file)

@@ -10,8 +10,15 @@ from PIL import Image
 
 import dualshield as ds
 from dualshield.errors import InputError
+from dualshield.evaluation.metrics.installed import Extras
+from dualshield.evaluation.parts import collided
+from dualshield.evaluation.parts.under_test import DeploymentUnderTest
+from dualshield.evaluation.plan.datasets import gather
 from dualshield.evaluation.plan.redteam import RedTeamPlan
-from dualshield.evaluation.run.records import RESULTS
+from dualshield.evaluation.report import method
+from dualshield.evaluation.report.figures import Results
+from dualshield.evaluation.run.folder import RunFiles
+from dualshield.evaluation.run.records import RESULTS, Run
 from dualshield.smoothing.deploy import deploy
 from tests.helpers.redteam_run import rates
 
@@ -58,3 +65,15 @@ def test_an_image_that_cannot_be_a_reference_does_not_stop_an_evaluation(
     assert '"refused"' in text
     assert '"optimal"' in text  # the adaptive part takes the strongest attack
     assert '"unmatched": true' in text
+    run = Run.open(tmp_path / "run")
+    refused = {(record.key.part, record.key.variant, record.key.image) for record in run.records if record.refused}
+    parts = {part for part, _, _ in refused}
+    assert refused == {(part, "smoothing", "flat.png") for part in parts}
+    assert parts == {"certified", "transforms", "adaptive"}
+    warnings = method.describe(run, Results(run)).warnings
+    assert any("Could not be enrolled" in line and "1 image (pdq, smoothing)" in line for line in warnings)
+    other, flat = gather([folder], None).pictures
+    plan = RedTeamPlan(deploy("pdq"), ("eot-pgd",), (1.0,), ("smoothing",))
+    lab = DeploymentUnderTest(plan.deployment, plan, RunFiles(tmp_path), Extras())
+    found = dict(collided.work([other], lab.subject("smoothing", flat), (other.label,)))
+    assert found == {other.label: {"decision": "no_match", "collided": False, "refused": True}}

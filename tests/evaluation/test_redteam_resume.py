@@ -133,8 +133,8 @@ def test_runs_of_another_configuration_are_not_mixed_in(
     out = tmp_path / "run"
     rates(ONE, pictures, out)
     for change, message in (
-        ({"deployment": deploy("pdq", sigma=0.5)}, r"defences.pdq.pdq.deployment was"),
-        ({"deployment": deploy("pdq", parameters="paper")}, r"defences.pdq.pdq.deployment was"),
+        ({"deployment": deploy("pdq", sigma=0.5)}, r"defences.pdq.pdq.matcher.sigmas was"),
+        ({"deployment": deploy("pdq", parameters="paper")}, r"defences.pdq.pdq.matcher.\w+ was"),
         ({"seed": 1}, "seed was 2026, now 1"),
         ({"budgets": (1.0, 2.0)}, "budgets was"),
         ({"search": True}, "search was false, now true"),

@@ -13,11 +13,12 @@ import pytest
 from PIL import Image
 
 from dualshield.evaluation.plan.plan import PARTS
-from dualshield.evaluation.report import gallery, html, method, plots, sections
+from dualshield.evaluation.report import gallery, html, method, paper_figures, plots, sections
 from dualshield.evaluation.report import report as writer
 from dualshield.evaluation.report._plot_style import Plot
 from dualshield.evaluation.report.figures import Results
 from dualshield.evaluation.run.records import Run
+from dualshield.transforms import EVERYDAY_EDITS, PAPER_TRANSFORMS
 from tests.helpers import synthetic_run
 from tests.helpers.command_line import complaint, run
 
@@ -209,6 +210,69 @@ def test_missing_extras_are_named_and_few_images_are_warned_of(tmp_path: Path) -
     assert "LPIPS was not measured" in without.text
     measured = undrawn(synthetic_run.write(tmp_path / "with", parts=("quality",), images=2))
     assert "FID is biased upwards on few images: here 2" in measured.text
+
+
+def test_the_papers_transformations_and_the_everyday_edits_have_tables_of_their_own(tmp_path: Path) -> None:
+    path = synthetic_run.write(
+        tmp_path, variants=("both", "views", "original"), parts=("transforms", "whitebox"), images=2
+    )
+    found = Results(Run.open(path))
+    assert found.variants == ["original", "views", "both"]
+    tables = {table.name: table for section in sections.build(found) for table in section.tables}
+    published, edits = tables["transforms"], tables["edits"]
+    assert [row.label for row in published.rows] == [transform.name for transform in PAPER_TRANSFORMS]
+    rest = [edit.name for edit in EVERYDAY_EDITS]
+    rest.insert(rest.index("resize-0.25") + 1, "resize-0.5")
+    assert [row.label for row in edits.rows] == rest
+    assert edits.title.startswith("Everyday edits")
+    assert all(row.heat and all(cell.interval for cell in row.cells) for row in edits.rows)
+    assert edits.columns == ("Original", "Plain hash with views", "Both shields")
+    assert edits.paper_columns == ()
+    labels = [row.label for row in tables["transforms-lowest"].rows]
+    assert labels == [*paper_figures.FAMILIES, "average"]
+    assert tables["whitebox"].columns == ("Original", "Both shields")  # there is nothing to say of views
+    assert all(len(row.cells) == 2 for row in tables["whitebox"].rows)
+    drawn = {plot.kind: plot.svg.decode() for plot in plots.draw_all(found)}
+    assert drawn.keys() == {"whitebox", "transforms", "ablation"}
+    assert "Plain hash with views" in drawn["transforms"]
+    assert "Plain hash with views" not in drawn["ablation"]
+    assert "caption-bar" not in drawn["transforms"]
+    assert "Views is the plain hash with views" in undrawn(path).text
+
+
+def test_only_the_papers_transformations_are_in_the_papers_figures(tmp_path: Path) -> None:
+    """A run that has the same names, but does not say that they are the paper's."""
+    path = synthetic_run.write(tmp_path, parts=("transforms",), images=1)
+    results = path / "results.jsonl"
+    results.write_text(results.read_text(encoding="utf-8").replace('"paper": true', '"paper": false'), encoding="utf-8")
+    found = Results(Run.open(path))
+    assert found.lowest_evasion("neuralhash", "both") is None
+    tables = {table.name for section in sections.build(found) for table in section.tables}
+    assert "edits" in tables
+    assert "transforms" not in tables
+
+
+def test_images_that_could_not_be_enrolled_are_counted(tmp_path: Path) -> None:
+    path = synthetic_run.write(tmp_path, hashes=("pdq",), parts=("whitebox", "transforms"), images=2)
+    lines = [
+        {"key": ["whitebox", "pdq", "both", "coco", "flat.png", "40"], "result": {"unmatched": True, "refused": True}},
+        {"key": ["whitebox", "pdq", "both", "coco", "flat.png", "90"], "result": {"unmatched": True, "refused": True}},
+        {"key": ["whitebox", "pdq", "both", "coco", "other.png", "40"], "result": {"unmatched": True}},
+        {"key": ["certified", "pdq", "both", "coco", "flat.png", "identity"], "result": {"method": "refused"}},
+        {"key": ["certified", "pdq", "smoothing", "coco", "flat.png", "identity"], "result": {"method": "refused"}},
+        {"key": ["certified", "pdq", "smoothing", "coco", "grey.png", "identity"], "result": {"method": "refused"}},
+    ]
+    with (path / "results.jsonl").open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+    opened = Run.open(path)
+    described = method.describe(opened, Results(opened))
+    counts = {(entry.part, entry.variant): entry.refused for entry in described.coverage if entry.refused}
+    assert counts == {("whitebox", "both"): 1, ("certified", "both"): 1, ("certified", "smoothing"): 2}
+    (warning,) = [line for line in described.warnings if "enrolled" in line]
+    assert "2 images (pdq, smoothing), 1 image (pdq, both)" in warning
+    page = undrawn(path)
+    assert "Images that could not be enrolled" in page.text
+    assert warning in page.text
 
 
 def test_an_unfinished_run_says_so(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from dualshield.attacks.defence import Defence
 from dualshield.errors import InputError
+from dualshield.evaluation.parts import transformed
 from dualshield.evaluation.plan.plan import Plan
 from dualshield.evaluation.plan.protocol import Protocol
 from dualshield.evaluation.report import method
@@ -22,6 +23,7 @@ from dualshield.evaluation.run.records import CONFIG, RESULTS, Run
 from dualshield.evaluation.run.run import run_plan
 from dualshield.smoothing.deploy import deploy
 from dualshield.smoothing.deployment import Deployment
+from dualshield.transforms import parse
 from tests.helpers.cheap_run import CHEAP, cheap
 from tests.helpers.interrupted import Killed, killed_at, results
 
@@ -124,6 +126,58 @@ def test_a_run_of_another_configuration_is_refused(
     shutil.copy(photo_files[4], data / "coffee.png")
     with pytest.raises(InputError, match=r"data.photos.coffee.png was \"\w+\", now"):
         cheap(data, out, small, plan=settings, resume=True)
+
+
+def test_a_run_with_other_transformations_is_refused(
+    data: Path, tmp_path: Path, small: Protocol, no_extras: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Missing ones could be measured, but in older runs some names meant something else."""
+    out = tmp_path / "run"
+    plan = Plan((deploy("pdq"),), ("original",), ("transforms",), small, 1)
+    first = run_plan(plan, [data], out)
+    config = json.loads((out / CONFIG).read_text())
+    assert config["transforms"] == ["jpeg-95", "noise-0.01", "flip-1"]
+    assert run_plan(plan, [data], out, resume=True) == first
+    with pytest.raises(InputError, match="parts was"):
+        run_plan(replace(plan, parts=("collisions",)), [data], out, resume=True)
+    monkeypatch.setattr(transformed, "ALL_TRANSFORMS", (parse("jpeg-95"), parse("border-0.05")))
+    message = "another list of transformations, and some of the same name have changed since; choose another folder"
+    with pytest.raises(InputError, match=message):
+        run_plan(plan, [data], out, resume=True)
+    del config["transforms"]  # as an older run
+    (out / CONFIG).write_text(json.dumps(config))
+    with pytest.raises(InputError, match=message):
+        run_plan(plan, [data], out, resume=True)
+
+
+def test_borders_of_older_runs_are_screenshots(tmp_path: Path) -> None:
+    names = ("border-0.02", "border-0.05", "border-0.1", "flip-1")
+    keys = [*(("transforms", name) for name in names), ("other", "border-0.02")]
+
+    def line(part: str, detail: str) -> str:
+        return json.dumps({"key": [part, "pdq", "both", "d", "a.png", detail], "result": {"evaded": True}}) + "\n"
+
+    (tmp_path / RESULTS).write_text("".join(line(*key) for key in keys))
+
+    def details(config: dict[str, Any]) -> list[str]:
+        (tmp_path / CONFIG).write_text(json.dumps(config))
+        return [record.key.detail for record in Run.open(tmp_path).records]
+
+    assert details({}) == ["screenshot-0.02", "screenshot-0.05", "border-0.1", "flip-1", "border-0.02"]
+    assert details({"transforms": list(names)}) == [*names, "border-0.02"]
+    with (tmp_path / RESULTS).open("a") as file:  # a run that knows both has no old names
+        file.write(line("transforms", "screenshot-0.02"))
+    assert details({}) == [*names, "border-0.02", "screenshot-0.02"]
+
+
+def test_a_difference_is_named_by_its_cause_not_by_a_digest(
+    data: Path, tmp_path: Path, small: Protocol, no_extras: None
+) -> None:
+    out = tmp_path / "run"
+    plan = Plan((deploy("pdq", method="votes"),), ("original",), ("collisions",), small, 2)
+    run_plan(plan, [data], out)
+    with pytest.raises(InputError, match=r"defences.pdq.pdq.matcher.n was 5000, now 70"):
+        run_plan(replace(plan, deployments=(deploy("pdq", n=70),)), [data], out, resume=True)
 
 
 def test_folders_that_are_no_runs_are_left_alone(data: Path, tmp_path: Path, small: Protocol, no_extras: None) -> None:

@@ -20,7 +20,7 @@ DATASETS = ("coco", "imagenet", "stable_diffusion")
 VARIANTS = ("original", "smoothing", "both")
 BUDGETS = (40, 90, 180)
 COST_BUDGETS = (1, 2, 5, 10, 20, 40, 90, 180)
-STRENGTH = {"original": 1.0, "smoothing": 3.0, "hardening": 2.0, "both": 7.0}
+STRENGTH = {"original": 1.0, "views": 1.0, "smoothing": 3.0, "hardening": 2.0, "both": 7.0}
 
 Line = tuple[list[str], dict[str, Any]]
 
@@ -49,7 +49,7 @@ def write(
                 for image in names:
                     for part in parts:
                         lines += _records(dice, part, name, variant, dataset, image, metrics)
-            if "quality" in parts:
+            if "quality" in parts and variant != "views":
                 lines += _distances(dice, name, variant, datasets, images, metrics)
     text = "".join(json.dumps({"key": key, "result": result}) + "\n" for key, result in lines)
     (folder / RESULTS).write_text(text, encoding="utf-8")
@@ -86,6 +86,8 @@ def _records(
     def line(detail: object, result: dict[str, Any]) -> Line:
         return [part, name, variant, dataset, image, str(detail)], result
 
+    if variant == "views" and part != "transforms":
+        return
     strength = STRENGTH[variant]
     smoothed = variant in ("smoothing", "both")
     if part == "certified" and smoothed:

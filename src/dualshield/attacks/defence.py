@@ -49,7 +49,7 @@ class Defence:
             raise InputError(f"unknown variant {against!r}: use one of {', '.join(get_args(Variant))}")
         self.against = against
         self.deployment = deployment
-        self.with_views = with_views
+        self.with_views = with_views or against == "views"
         self._deciding: Deployment | None = None
         self.hardener: Hardener | None = None
         if against in ("smoothing", "both"):

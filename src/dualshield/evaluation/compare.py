@@ -11,19 +11,19 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from dualshield.evaluation.intervals import bootstrap_difference, bootstrap_mean, fisher, mcnemar, wilson
-from dualshield.evaluation.report.figures import number
+from dualshield.evaluation.report.figures import VARIANTS, number
 from dualshield.evaluation.run.records import Record, Run
-from dualshield.smoothing.variants import Variant
+from dualshield.evaluation.transform_names import is_edit
 from dualshield.transforms.paper import MILDEST
 
 LEVEL = 0.05
 Kind = Literal["rate", "mean"]
 Verdict = Literal["better", "worse", "within chance", "too few", "only one run"]
 # The order of metrics, by how their names begin.
-METRICS = ("certified", "adaptive", "whitebox", "blackbox", "transformations", "collisions", "hardened")
+METRICS = ("certified", "adaptive", "whitebox", "blackbox", "transformations", "everyday", "collisions", "hardened")
 # Settings that make figures hard to compare if they differ.
 SETTINGS = ("protocol", "parameters", "defences", "seed", "limit", "device", "versions")
 
@@ -81,7 +81,9 @@ class Comparison:
 
 def compare(first: Run, second: Run) -> Comparison:
     """Compare every metric that at least one of the runs has."""
-    samples = [_samples(run) for run in (first, second)]
+    transforms = [_transforms(run) for run in (first, second)]
+    left_out = transforms[0] ^ transforms[1] if all(transforms) else set()
+    samples = [_samples(run, left_out) for run in (first, second)]
     names = list(dict.fromkeys([*samples[0], *samples[1]]))
     lines = [_line(*name, samples[0].get(name), samples[1].get(name)) for name in sorted(names, key=_order)]
     return Comparison(tuple(lines), tuple(_notes(first, second)))
@@ -90,18 +92,26 @@ def compare(first: Run, second: Run) -> Comparison:
 def _order(name: tuple[str, str, str]) -> tuple[object, ...]:
     """Return the sort key of a line: by hash, then by variant as in reports, then by kind of metric and budget."""
     hash_, variant, metric = name
-    known = get_args(Variant)
     words = re.split(r"(\d+(?:\.\d+)?)", metric)
     kind = next((place for place, start in enumerate(METRICS) if metric.startswith(start)), len(METRICS))
     numbered = tuple((0, float(word), "") if place % 2 else (1, 0.0, word) for place, word in enumerate(words))
-    return hash_, known.index(variant) if variant in known else len(known), variant, kind, numbered
+    place = VARIANTS.index(variant) if variant in VARIANTS else len(VARIANTS)
+    return hash_, place, variant, kind, numbered
 
 
-def _samples(run: Run) -> dict[tuple[str, str, str], Sample]:
+def _transforms(run: Run) -> set[str]:
+    """Return the names of the transformations that a run has measured."""
+    return {record.key.detail for record in run.records if record.key.part == "transforms" and record.matched}
+
+
+def _samples(run: Run, left_out: set[str]) -> dict[tuple[str, str, str], Sample]:
+    """Return the values of all metrics; transformations that are ``left_out`` do not count."""
     files = run.config.get("data")
     files = files if isinstance(files, dict) else {}
     found: dict[tuple[str, str, str], Sample] = {}
     for record in run.records:
+        if record.key.part == "transforms" and record.key.detail in left_out:
+            continue
         image = _identity(files, record.key.dataset, record.key.image)
         if record.key.part == "collisions":
             dataset, _, name = record.key.detail.partition("/")
@@ -130,10 +140,13 @@ def _measured(record: Record) -> Iterator[tuple[str, Kind, bool, float]]:
     elif key.part in ("whitebox", "adaptive", "blackbox") and isinstance(result.get("success"), bool):
         yield f"{key.part} success at {key.detail}", "rate", False, float(result["success"])
     elif key.part == "transforms" and isinstance(result.get("evaded"), bool):
-        which = "all of the paper" if result.get("paper") else "extras"
-        yield f"transformations evade, {which}", "mean", False, float(result["evaded"])
-        if key.detail in MILDEST:
-            yield "transformations evade, lowest intensity", "mean", False, float(result["evaded"])
+        evaded, published = float(result["evaded"]), result.get("paper") is True
+        if published:
+            yield "transformations evade, all of the paper", "mean", False, evaded
+        if published and key.detail in MILDEST:
+            yield "transformations evade, lowest intensity", "mean", False, evaded
+        if is_edit(key.detail, published):
+            yield "everyday edits evade", "mean", False, evaded
     elif key.part == "collisions" and isinstance(result.get("collided"), bool):
         yield "collisions", "rate", False, float(result["collided"])
     elif key.part == "quality":
@@ -186,6 +199,10 @@ def _notes(first: Run, second: Run) -> Iterator[str]:
         if before != now:
             shown = f": {before} and {now}" if all(isinstance(value, str | int) for value in (before, now)) else ""
             yield f"the runs differ in {name}{shown}"
+    one, other = _transforms(first), _transforms(second)
+    if one and other and one != other:
+        both = len(one & other)
+        yield f"the runs have different transformations: {len(one)} and {len(other)}; the {both} in both are compared"
     images = [_images(run) for run in (first, second)]
     common = images[0] & images[1]
     if images[0] != images[1]:

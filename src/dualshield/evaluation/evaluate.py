@@ -11,13 +11,15 @@ from dualshield.errors import InputError
 from dualshield.evaluation.plan.manifest import Manifest
 from dualshield.evaluation.plan.plan import PARTS, Plan
 from dualshield.evaluation.plan.protocol import PROTOCOLS, ProtocolName
+from dualshield.evaluation.plan.variants import usual_variants
 from dualshield.evaluation.run.run import Progress, Summary, run_plan
 from dualshield.evaluation.run.workers import default_jobs
 from dualshield.hashes import DEFAULT_HASH
+from dualshield.smoothing.choose import ViewsLike
 from dualshield.smoothing.deploy import HashLike, ProfileLike
 from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.names import Method
-from dualshield.smoothing.variants import VARIANTS, Variant
+from dualshield.smoothing.variants import Variant
 
 Folder = str | os.PathLike[str]
 
@@ -27,11 +29,12 @@ def evaluate(
     out: Folder,
     *,
     hash: HashLike | Deployment | Sequence[HashLike | Deployment] = DEFAULT_HASH,
-    variants: Sequence[Variant] = VARIANTS,
+    variants: Sequence[Variant] | None = None,
     parts: Sequence[str] = PARTS,
     protocol: ProtocolName = "default",
     profile: ProfileLike | None = None,
     method: Method | None = None,
+    views: ViewsLike | None = None,
     limit: int | None = None,
     skip: int = 0,
     attack_limit: int | None = None,
@@ -47,13 +50,15 @@ def evaluate(
 
     ``out`` keeps every single result; ``resume`` continues an interrupted run. Several hashes are measured one by one;
     ``a+b`` is two hashes that decide together. A deployment keeps its own parameters; a hash gets the protocol's.
-    ``profile`` replaces the profile of a single hash in the default protocol; ``method`` is as in `deploy`.
+    ``profile`` replaces the profile of a single hash in the default protocol; ``method`` and ``views`` are as in
+    `deploy`. Without ``variants`` there are the plain hash (also with views, if there are any), smoothing, and both.
     ``manifest`` is a CSV file with dataset, file and sha256 of each image: only the listed images are measured, and any
     difference is an error.
     """
     require("out", out, *PATH)
-    for name, given in (("data", data), ("variants", variants), ("parts", parts)):
+    for name, given in (("data", data), ("parts", parts)):
         require(name, given, Sequence, os.PathLike)
+    require("variants", variants, Sequence, or_none=True)
     for name, number in (("skip", skip), ("seed", seed)):
         require(name, number, int)
     for name, most in (("limit", limit), ("attack limit", attack_limit), ("jobs", jobs)):
@@ -66,12 +71,15 @@ def evaluate(
     listed = list(hash) if isinstance(hash, Sequence) and not isinstance(hash, str) else [hash]
     if profile is not None and (len(listed) > 1 or any(isinstance(entry, Deployment) for entry in listed)):
         raise InputError("a profile belongs to one hash; leave it out with several hashes or with a deployment")
+    if views is not None and any(isinstance(entry, Deployment) for entry in listed):
+        raise InputError("a deployment has its own views; leave them out")
     deployments = tuple(
-        entry if isinstance(entry, Deployment) else chosen.deploy(entry, device, profile, method) for entry in listed
+        entry if isinstance(entry, Deployment) else chosen.deploy(entry, device, profile, method, views)
+        for entry in listed
     )
     plan = Plan(
         deployments,
-        tuple(variants),
+        usual_variants(deployments, parts) if variants is None else tuple(variants),
         tuple(parts),
         chosen,
         chosen.images if limit is None else limit,

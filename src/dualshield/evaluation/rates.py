@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from dualshield.evaluation.plan.interface import OPTIMAL, budget_name, label
-from dualshield.evaluation.plan.redteam import PART_OF, TRANSFORMS, RedTeamPlan
+from dualshield.evaluation.plan.redteam import PART_OF, RedTeamPlan
+from dualshield.evaluation.plan.variants import TRANSFORMS, is_measured
 from dualshield.evaluation.run.records import Key, Run
 from dualshield.smoothing.statistics import Decision
 from dualshield.smoothing.variants import SMOOTHED
@@ -45,7 +46,7 @@ class TransformRate:
 
     variant: str
     transform: str
-    paper: bool  # whether it is one of the paper's; the others are extras
+    paper: bool  # whether it is one of the paper's; some of these are everyday edits too
     images: int  # pairs that matched before the transformation
     unmatched: int
     success: float
@@ -61,7 +62,7 @@ def attack_rates(plan: RedTeamPlan, run: Run) -> list[Rate]:
         for variant in plan.variants
         for method in plan.methods
         for budget in plan.budgets
-        if PART_OF[method] != OPTIMAL or variant in SMOOTHED
+        if is_measured(variant, PART_OF[method]) and (PART_OF[method] != OPTIMAL or variant in SMOOTHED)
     ]
 
 

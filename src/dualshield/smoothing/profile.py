@@ -211,8 +211,9 @@ class Profile:
                 f"low-pass {lowpass or 'none'} has no calibrated sigma for {self.hash}; give sigma as a number"
             )
         best = max(points, key=lambda point: point.consensus.radius_identity)
-        # What was calibrated for exact matching belongs to another low-pass.
-        return replace(self, lowpass=lowpass, sigma=best.sigma, threshold=best.consensus.threshold, exact=None)
+        # What was calibrated for exact matching and for views belongs to another low-pass.
+        found = replace(self, presets={}, exact=None)
+        return replace(found, lowpass=lowpass, sigma=best.sigma, threshold=best.consensus.threshold)
 
     def external_config(self) -> MatcherConfig:
         """The configuration for bare codes of the plain hash, without reference images."""

@@ -73,7 +73,7 @@ def _attack(subject: ImageUnderTest, part: str, budget: float, start: Picture | 
         victim = subject.victim.with_noise(subject.noise(part, budget_name(budget)))
         result = get_attack(_method(part, victim, lab.plan))(victim, query, AttackBudget(budget), seed=lab.plan.seed)
     except NothingToAttackError:
-        return {"unmatched": True}
+        return {"unmatched": True, **subject.refusal}
     _keep(subject, part, result)
     found = result.to_dict()
     if start is not None:

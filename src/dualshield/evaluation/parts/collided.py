@@ -47,7 +47,8 @@ def work(
     try:
         victim = subject.victim.with_noise(subject.noise(PART, "start")).for_known_queries()
     except NothingToAttackError:
-        yield from ((query, {"decision": Decision.NO_MATCH.value, "collided": False}) for query in missing)
+        found = {"decision": Decision.NO_MATCH.value, "collided": False, **subject.refusal}
+        yield from ((query, dict(found)) for query in missing)
         return
     for query in queries:
         if query.label in missing:

@@ -1,4 +1,4 @@
-"""Measure evasion by everyday edits: every transformation of the paper at every level, and our extras."""
+"""Measure evasion by transformations: those of the paper at every level, and everyday edits."""
 
 from __future__ import annotations
 
@@ -9,20 +9,29 @@ from dualshield.attacks.budgets import DECISIONS, is_number
 from dualshield.errors import NothingToAttackError
 from dualshield.evaluation.parts.under_test import DeploymentUnderTest, ImageUnderTest
 from dualshield.evaluation.plan.datasets import Picture
+from dualshield.evaluation.plan.variants import TRANSFORMS, has_views
 from dualshield.images.eight_bit import to_8bit
 from dualshield.images.quality import ssim
 from dualshield.smoothing.statistics import Decision
-from dualshield.smoothing.variants import Variant
+from dualshield.smoothing.variants import VIEWS, Variant
 from dualshield.transforms import ALL_TRANSFORMS, PAPER_TRANSFORMS, parse
 
-PART = "transforms"
+PART = TRANSFORMS
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all transformations."""
+    return tuple(transform.name for transform in ALL_TRANSFORMS)
 
 
 def details(lab: DeploymentUnderTest, variant: Variant, picture: Picture) -> tuple[str, ...]:
-    """Return the names of all transformations; none for images above the limit of the plan."""
+    """Return the names of all transformations; none for images above the limit of the plan, or if there are no views.
+
+    Without views the variant ``views`` would be the plain hash once more.
+    """
     most = lab.plan.transform_limit
-    wanted = most is None or picture.index < most
-    return tuple(transform.name for transform in ALL_TRANSFORMS) if wanted else ()
+    wanted = (most is None or picture.index < most) and (variant != VIEWS or has_views(lab.deployment))
+    return names() if wanted else ()
 
 
 def is_whole(result: dict[str, Any]) -> bool:
@@ -40,7 +49,7 @@ def work(subject: ImageUnderTest, missing: tuple[str, ...]) -> Iterator[tuple[st
         victim = subject.victim.with_noise(subject.noise(PART, "start"))
         pixels = victim.start(subject.published)
     except NothingToAttackError:
-        yield from ((detail, {"unmatched": True}) for detail in missing)
+        yield from ((detail, {"unmatched": True, **subject.refusal}) for detail in missing)
         return
     victim = victim.for_known_queries()
     for detail in missing:

@@ -25,7 +25,7 @@ from dualshield.images import CanonicalImage
 from dualshield.images.eight_bit import to_8bit
 from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.noise import GaussianSource
-from dualshield.smoothing.variants import HARDENED, UNHARDENED, Variant
+from dualshield.smoothing.variants import HARDENED, UNHARDENED, VIEWS, Variant
 from dualshield.verification.program import program_of
 
 # Parts that take minutes and depend on hardening only through the published image.
@@ -45,6 +45,8 @@ class DeploymentUnderTest:
         self._subject: ImageUnderTest | None = None
 
     def _defence(self, variant: Variant) -> Defence:
+        if variant == VIEWS:
+            return Defence(self.deployment, "original", with_views=True)
         return Defence(self.deployment, variant, preset=self.plan.preset, strength=self.plan.strength)
 
     @property
@@ -89,6 +91,7 @@ class ImageUnderTest:
         self.variant = variant
         self.picture = picture
         self.hardening_seconds: float | None = None  # None if an earlier run hardened it
+        self.is_refused = False  # whether it turned out that it cannot be enrolled
 
     @property
     def in_gallery(self) -> bool:
@@ -128,7 +131,13 @@ class ImageUnderTest:
         try:
             return self.lab.defence(self.variant).victim(self.published)
         except TooLittleStructureError as error:  # it cannot be a reference, so nothing matches it
+            self.is_refused = True
             raise NothingToAttackError(str(error)) from error
+
+    @property
+    def refusal(self) -> dict[str, Any]:
+        """What records say of an image that cannot be enrolled; nothing for others."""
+        return {"refused": True} if self.is_refused else {}
 
     def key(self, part: str, detail: str) -> Key:
         """Return the key of a record about this picture."""

@@ -12,6 +12,7 @@ from typing import Any, Protocol, get_args
 
 from dualshield.engines.choose import check_device
 from dualshield.errors import InputError
+from dualshield.evaluation.plan.variants import check_views
 from dualshield.hardening.harden import Preset
 from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.variants import Variant
@@ -138,6 +139,7 @@ def check_plan(plan: RunPlan) -> None:
     for deployment in plan.deployments:
         if not isinstance(deployment, Deployment):
             raise InputError(f"a plan takes deployments, as from deploy('pdq'), not {type(deployment).__name__}")
+    check_views(plan.variants, plan.deployments, plan.parts)
     labels = [label(deployment) for deployment in plan.deployments]
     for name in labels:
         if labels.count(name) > 1:

@@ -14,9 +14,11 @@ from typing import Literal, get_args
 from dualshield.attacks.budgets import BUDGETS, COST_BUDGETS
 from dualshield.errors import InputError
 from dualshield.hardening.harden import Preset
+from dualshield.smoothing.choose import ViewsLike
 from dualshield.smoothing.deploy import HashLike, Parameters, ProfileLike, deploy
 from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.names import Method
+from dualshield.smoothing.views import NO_VIEWS
 
 ProtocolName = Literal["default", "paper", "paper-limit"]
 
@@ -40,12 +42,15 @@ class Protocol:
         device: str = "cpu",
         profile: ProfileLike | None = None,
         method: Method | None = None,
+        views: ViewsLike | None = None,
     ) -> Deployment:
         """Return a deployment of a hash, or of several that decide together, with the parameters of this protocol."""
         if profile is not None and self.name != "default":
             raise InputError(f"the protocol {self.name} has the paper's parameters; leave out the profile")
+        if views not in (None, "none", NO_VIEWS) and self.name != "default":
+            raise InputError(f"the protocol {self.name} has the paper's parameters, without views; leave out the views")
         parameters: Parameters = "profile" if self.name == "default" else self.name
-        return deploy(hash, parameters=parameters, device=device, profile=profile, method=method)
+        return deploy(hash, parameters=parameters, device=device, profile=profile, method=method, views=views)
 
     @property
     def preset(self) -> Preset:

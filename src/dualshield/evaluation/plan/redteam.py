@@ -20,11 +20,11 @@ from dualshield.evaluation.plan.interface import (
     check_names,
     check_plan,
 )
+from dualshield.evaluation.plan.variants import TRANSFORMS
 from dualshield.hardening.harden import Preset
 from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.variants import SMOOTHED, VARIANTS, Variant
 
-TRANSFORMS = "transforms"
 PART_OF = {method: part for part, method in ATTACKS.items()}
 
 

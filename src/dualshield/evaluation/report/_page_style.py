@@ -22,6 +22,7 @@ DARK = {
     "--page": "#101317",
     "--other": "#dfa0c4",
     "--original": "#a3a7ae",
+    "--views": "#e8b84a",
     "--smoothing": "#f0883e",
     "--hardening": "#35c598",
     "--both": "#5ab0ec",

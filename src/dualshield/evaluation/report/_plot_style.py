@@ -23,8 +23,8 @@ with require_extra("report", "a report"):
     from matplotlib.lines import Line2D
 
 INK, MUTED, GRID, PAGE = "#1f2328", "#656d76", "#e3e6ea", "#ffffff"
-COLOURS = {"original": "#7d7f85", "smoothing": "#d55e00", "hardening": "#009e73", "both": "#0072b2"}
-MARKERS = {"original": "o", "smoothing": "s", "hardening": "^", "both": "D"}
+COLOURS = {"original": "#7d7f85", "views": "#e69f00", "smoothing": "#d55e00", "hardening": "#009e73", "both": "#0072b2"}
+MARKERS = {"original": "o", "views": "P", "smoothing": "s", "hardening": "^", "both": "D"}
 OTHER_COLOUR, OTHER_MARKER = "#cc79a7", "v"
 BAND = 0.14
 STYLE: dict[str, Any] = {

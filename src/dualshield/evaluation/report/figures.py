@@ -18,10 +18,12 @@ from scipy import stats
 
 from dualshield.evaluation.intervals import wilson
 from dualshield.evaluation.run.records import Record, Run
+from dualshield.evaluation.transform_names import family, in_order, is_edit
+from dualshield.smoothing.variants import EXPLAINED
 from dualshield.transforms.paper import MILDEST
 
 LARGEST = 1e100
-VARIANTS = ("original", "smoothing", "hardening", "both")
+VARIANTS = tuple(EXPLAINED)
 IDENTITY = "identity"
 POOLED = "all"
 CONFIDENCE = 0.95
@@ -121,6 +123,11 @@ class Results:
         """Return the records of one part whose pairs matched before the attack."""
         return [record for record in self.records(part, hash_name, variant) if record.matched]
 
+    def refused(self, part: str, hash_name: str, variant: str) -> set[tuple[str, str]]:
+        """Return the images of one part that could not be enrolled."""
+        records = self.records(part, hash_name, variant)
+        return {(record.key.dataset, record.key.image) for record in records if record.refused}
+
     # certified ------------------------------------------------------------------------------------------------------
 
     def radii(self, hash_name: str, variant: str, *, benign: bool = False, kind: str = "radius") -> list[float]:
@@ -196,6 +203,16 @@ class Results:
                 found.setdefault(record.key.detail, record.result.get("paper") is True)
         return sorted(found.items(), key=lambda item: not item[1])
 
+    @property
+    def paper_transforms(self) -> list[str]:
+        """The names of the paper's transformations."""
+        return [name for name, published in self.transforms if published]
+
+    @property
+    def edits(self) -> list[str]:
+        """The names of the everyday edits, by family; some are also the paper's."""
+        return in_order(name for name, published in self.transforms if is_edit(name, published))
+
     def evasion(self, hash_name: str, variant: str, names: Iterable[str]) -> Figure | None:
         """Return the share of images that evade by transformations, averaged over the given transformations."""
         return share([float(np.mean(list(tried.values()))) for tried in self._evaded(hash_name, variant, set(names))])
@@ -203,7 +220,7 @@ class Results:
     def lowest_evasion(self, hash_name: str, variant: str) -> Figure | None:
         """Return the evasion averaged over the paper's families at the lowest intensity, as in the paper's summary."""
         parts = []
-        for tried in self._evaded(hash_name, variant, MILDEST):
+        for tried in self._evaded(hash_name, variant, MILDEST & set(self.paper_transforms)):
             families: dict[str, list[bool]] = {}
             for name, evaded in tried.items():
                 families.setdefault(family(name), []).append(evaded)
@@ -260,11 +277,6 @@ class Results:
 def cner(radii: Sequence[float], radius: float) -> Figure | None:
     """Return the share of positive pairs that match and are certified up to a radius."""
     return rate([found >= radius and found > 0 for found in radii])
-
-
-def family(transform: str) -> str:
-    """Return the family of a transformation, such as ``jpeg`` for ``jpeg-80``."""
-    return transform.partition("-")[0]
 
 
 def _searched(tried: Mapping[float, bool], budgets: Sequence[float]) -> dict[float, bool]:

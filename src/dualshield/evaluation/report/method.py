@@ -31,6 +31,9 @@ READING = (
     "Rates carry 95 % Wilson intervals, means 95 % Student intervals, FID none. Averages over budgets or families are "
     "means of one share per image, with Wilson's interval for that number of images. The interval of the cost of "
     "evasion is where the ends of the curve's intervals reach one half; an end outside the budgets is left open.",
+    "Original is the plain hash. Views is the plain hash with views: it looks at images in the deployment's ways, "
+    "without smoothing and hardening. It keeps the plain hash's threshold, and is measured on transformations only, so "
+    "its collisions are not known. Smoothing is the deployed matcher. Both shields are smoothing and hardening.",
     "The best value of a row is marked, even if intervals overlap; if all values are equal, none is marked.",
     "The paper's figures are copied from its tables. The paper has its own hashes, images, threshold and noise, so its "
     "figures are a baseline of this run only if the protocol and the hash are the same.",
@@ -47,6 +50,7 @@ class Coverage:
     done: int
     expected: int | None  # None if the configuration lacks it
     unmatched: int
+    refused: int = 0  # images that could not be enrolled
 
     @property
     def partial(self) -> bool:
@@ -114,6 +118,8 @@ def _warnings(run: Run, found: Results, coverage: tuple[Coverage, ...]) -> Itera
                 f"FID is biased upwards on few images: here {spread} images for a covariance of "
                 f"{INCEPTION_FEATURES} dimensions. Compare it only between sets of the same images and size."
             )
+    if refused := _refused(coverage):
+        yield f"Could not be enrolled, because they show too little: {refused}. Nothing matches them."
     hardened = found.everything("quality")
     unchanged = sum(record.result.get("unchanged") is True for record in hardened)
     if unchanged:
@@ -151,23 +157,39 @@ def _coverage(configs: Sequence[dict[str, Any]], found: Results) -> Iterator[Cov
                 total = sum(known) if len(known) == len(counts) else None
                 if records or total:
                     unmatched = sum(not record.matched for record in records)
-                    yield Coverage(part, name, variant, len(records), total, unmatched)
+                    refused = len(found.refused(part, name, variant))
+                    yield Coverage(part, name, variant, len(records), total, unmatched, refused)
+
+
+def _refused(coverage: Sequence[Coverage]) -> str:
+    """Return how many images could not be enrolled, by hash and variant; the part with the most of them counts."""
+    most: dict[tuple[str, str], int] = {}
+    for entry in coverage:
+        group = (entry.hash, entry.variant)
+        most[group] = max(most.get(group, 0), entry.refused)
+    return ", ".join(
+        f"{count} image{'s' * (count > 1)} ({hash_}, {variant})" for (hash_, variant), count in most.items() if count
+    )
 
 
 def _facts(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the fields of the configuration; images are counted, not listed."""
+    """Yield the fields of the configuration; images, transformations and views are counted, not listed."""
     for name, value in config.items():
         if name in ("unreadable", "duplicates", "warnings", "expected"):
             continue
         if name == "data" and isinstance(value, dict):
             for dataset, images in value.items():
                 yield f"data.{dataset}", f"{len(images)} images" if isinstance(images, dict) else _shown(images)
+        elif name == "transforms" and isinstance(value, list):
+            yield "transforms", f"{len(value)} transformations"
         else:
             yield from _flat(str(name), value)
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(value, dict) and value:
+    if name.endswith(".matcher.views") and isinstance(value, dict):
+        yield name, ", ".join(f"{len(_sequence(views))} of the {side}" for side, views in value.items()) or "none"
+    elif isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from _flat(f"{name}.{key}", inner)
     else:

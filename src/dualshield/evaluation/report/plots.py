@@ -26,8 +26,10 @@ from dualshield.evaluation.report._plot_style import (
     slug,
     style,
 )
-from dualshield.evaluation.report.figures import Figure, Results, cner, family, mean
+from dualshield.evaluation.report.figures import Figure, Results, cner, mean
 from dualshield.evaluation.report.rows import ABLATION, averages, heading
+from dualshield.evaluation.transform_names import split
+from dualshield.smoothing.variants import VIEWS
 
 with require_extra("report", "a report"):
     from matplotlib.axes import Axes
@@ -131,10 +133,10 @@ def _success(part: str) -> Callable[[Canvas, Results, str], bool]:
 
 
 def _transforms(canvas: Canvas, found: Results, name: str) -> bool:
-    """Draw one small panel per family, with its levels from left to right."""
+    """Draw one small panel per family of the paper, with its levels from left to right."""
     levels: dict[str, list[str]] = {}
-    for transform, _ in found.transforms:
-        levels.setdefault(family(transform), []).append(transform)
+    for transform in found.paper_transforms:
+        levels.setdefault(split(transform)[0], []).append(transform)
     drawn = [variant for variant in found.variants if found.matched("transforms", name, variant)]
     if not levels or not drawn:
         return False
@@ -152,7 +154,7 @@ def _transforms(canvas: Canvas, found: Results, name: str) -> bool:
             _band(axes, where, figures, variant)
         axes.set_title(escape.plain(kind), fontsize=8.5, fontweight="normal", color=MUTED)
         axes.set_xlim(-0.35, len(transforms) - 0.65)
-        axes.set_xticks(range(len(transforms)), [escape.plain(t.partition("-")[2]) for t in transforms])
+        axes.set_xticks(range(len(transforms)), [escape.plain(split(t)[1]) for t in transforms])
         axes.set_ylim(0, 100)
         axes.set_yticks([0, 50, 100])
     for axes in list(panels):
@@ -228,6 +230,7 @@ def _radar(canvas: Canvas, found: Results, name: str) -> bool:
 def _ablation(canvas: Canvas, found: Results) -> bool:
     """Draw bars by variant, with the paper's averages over its eight hashes as hollow marks."""
     measured = {variant: averages(found, variant) for variant in found.variants}
+    measured = {variant: figures for variant, figures in measured.items() if variant != VIEWS or any(figures.values())}
     shown = [measure for measure in ABLATION if any(figures[measure[0]] for figures in measured.values())]
     if not shown:
         return False

@@ -122,8 +122,8 @@ def _markdown(title: str, chapters: list[Section], drawn: list[Plot], made: Meth
         "",
         "## Coverage",
         "",
-        "| part | hash | variant | records | of | did not match before |",
-        "|---|---|---|--:|--:|--:|",
+        "| part | hash | variant | records | of | did not match before | images that could not be enrolled |",
+        "|---|---|---|--:|--:|--:|--:|",
     ]
     lines += [_covered(entry) for entry in made.coverage]
     lines += ["", "## How this run was made", "", "| | |", "|---|---|"]
@@ -134,4 +134,4 @@ def _markdown(title: str, chapters: list[Section], drawn: list[Plot], made: Meth
 def _covered(entry: Coverage) -> str:
     expected = "" if entry.expected is None else f"{entry.expected:,}"
     words = " | ".join(map(escape.markdown, (entry.part, entry.hash, entry.variant)))
-    return f"| {words} | {entry.done:,} | {expected} | {entry.unmatched:,} |"
+    return f"| {words} | {entry.done:,} | {expected} | {entry.unmatched:,} | {entry.refused:,} |"

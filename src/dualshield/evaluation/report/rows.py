@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from dualshield.evaluation.report import paper_figures as paper
-from dualshield.evaluation.report.figures import POOLED, Figure, Results, cner, family, mean
+from dualshield.evaluation.report.figures import POOLED, Figure, Results, cner, mean
 from dualshield.evaluation.report.tables import Cell, Row, Table, best_marked
+from dualshield.evaluation.transform_names import family
+from dualshield.smoothing.variants import EXPLAINED, VIEWS
 from dualshield.transforms.paper import MILDEST
 
 PERCENT = 100.0
@@ -22,13 +24,25 @@ ABLATION = (
 
 def heading(variant: str) -> str:
     """Return the column heading of a variant."""
-    return "Both shields" if variant == "both" else variant[:1].upper() + variant[1:]
+    named = EXPLAINED[VIEWS] if variant == VIEWS else "both shields" if variant == "both" else variant
+    return named[:1].upper() + named[1:]
 
 
 def variant_table(found: Results, name: str, title: str, measure: str, rows: Iterable[Row]) -> Table:
-    """Return a table with the variants of the run and of the paper as columns; empty rows are left out."""
-    ours, theirs = (tuple(map(heading, names)) for names in (found.variants, paper.VARIANTS))
-    return Table(name, title, measure, ours, theirs, tuple(rows)).trimmed()
+    """Return a table with the variants of the run and of the paper as columns; empty rows are left out.
+
+    Views have a column only where they have figures.
+    """
+    lines = tuple(rows)
+    empty = [
+        place
+        for place, variant in enumerate(found.variants)
+        if variant == VIEWS and not any(line.cells[place].figure for line in lines)
+    ]
+    shown = [variant for place, variant in enumerate(found.variants) if place not in empty]
+    kept = (replace(line, cells=tuple(c for i, c in enumerate(line.cells) if i not in empty)) for line in lines)
+    ours, theirs = (tuple(map(heading, names)) for names in (shown, paper.VARIANTS))
+    return Table(name, title, measure, ours, theirs, tuple(kept)).trimmed()
 
 
 def row(
@@ -99,19 +113,27 @@ def lowest_transforms(found: Results) -> Iterator[Row]:
     """Yield the evasion rate by each of the paper's families at its lowest intensity, and the average."""
     for name in found.hashes:
         for kind in paper.FAMILIES:
-            mild = [transform for transform in MILDEST if family(transform) == kind]
+            mild = [level for level in found.paper_transforms if level in MILDEST and family(level) == kind]
             ours = [found.evasion(name, variant, mild) for variant in found.variants]
             yield row(name, kind, ours, [paper.transformation(name, kind, variant) for variant in paper.VARIANTS])
         yield _lowest(found, name, "average")
 
 
 def all_transforms(found: Results) -> Iterator[Row]:
-    """Yield the evasion rate by every transformation, the paper's and the extras."""
+    """Yield the evasion rate by every transformation of the paper."""
+    return _transformed(found, found.paper_transforms)
+
+
+def edits(found: Results) -> Iterator[Row]:
+    """Yield the evasion rate by every everyday edit."""
+    return _transformed(found, found.edits)
+
+
+def _transformed(found: Results, transforms: Sequence[str]) -> Iterator[Row]:
     for name in found.hashes:
-        for transform, published in found.transforms:
+        for transform in transforms:
             ours = [found.evasion(name, variant, [transform]) for variant in found.variants]
-            label = transform if published else f"{transform} (extra)"
-            yield replace(row(name, label, ours), heat=True)
+            yield replace(row(name, transform, ours), heat=True)
 
 
 def collisions(found: Results) -> Iterator[Row]:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dualshield.evaluation.metrics.installed import Extras
+from dualshield.evaluation.parts import transformed
 from dualshield.evaluation.plan.datasets import Pool
 from dualshield.evaluation.plan.interface import RunPlan
 from dualshield.evaluation.run import provenance
@@ -30,6 +31,7 @@ def configuration(
         "variants": plan.variants,
         "parts": plan.parts,
         **plan.settings(),
+        **({transformed.PART: transformed.names()} if transformed.PART in plan.parts else {}),
         "skip": plan.skip,
         "limit": plan.limit,
         "seed": plan.seed,

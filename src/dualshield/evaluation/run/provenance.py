@@ -65,7 +65,7 @@ def hash_facts(deployment: Deployment) -> dict[str, Any]:
             "differentiable": member.hash.is_differentiable,
             "weights": member.hash.weights,
             "profile": None if member.profile is None else _digest(member.profile),
-            "matcher": asdict(member.config),
+            "matcher": {**asdict(member.config), "views": member.config.views.to_json()},
             "deployment": deployment.digest,
         }
         for member in deployment.members

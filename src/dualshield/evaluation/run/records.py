@@ -21,15 +21,16 @@ quality    empty                                ssim, lpips, psnr, l2, linf, sec
 fid        ``hardened``, or a budget            fid, images; image is empty, dataset ``all`` for the pooled set
 ========== ==================================== =====================================================================
 
-Pairs that did not match before the attack have the result ``{"unmatched": true}``. A metric that is not installed is
-null. If hardening changed nothing, results are copied from the variant without hardening, which ``same_as`` names.
+Pairs that did not match before the attack have the result ``{"unmatched": true}``. ``refused`` is true if the image
+could not be enrolled; in certificates ``method`` is ``refused`` then. A metric that is not installed is null. If
+hardening changed nothing, results are copied from the variant without hardening, which ``same_as`` names.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,6 +46,8 @@ MAX_CONFIG = 256 * 2**20  # largest file sizes in bytes; both files grow with th
 MAX_RESULTS = 4 * 2**30
 # Old names of variants, from version 0.1.
 RENAMED = {"ours": "both"}
+# What older runs call a border is a screenshot; they have no list of transformations.
+OLD_BORDERS = {"border-0.02": "screenshot-0.02", "border-0.05": "screenshot-0.05"}
 
 
 class Key(NamedTuple):
@@ -64,6 +67,11 @@ class Record:
 
     key: Key
     result: dict[str, Any]
+
+    @property
+    def refused(self) -> bool:
+        """Whether the image could not be enrolled."""
+        return self.result.get("refused") is True or self.result.get("method") == "refused"
 
     @property
     def matched(self) -> bool:
@@ -95,7 +103,11 @@ class Run:
             raise InputError(f"{folder} is not a run folder ({error}); create one with dualshield evaluate") from error
         if isinstance(config.get("variants"), list):
             config["variants"] = [RENAMED.get(str(name), name) for name in config["variants"]]
-        return Run(folder, config, tuple(_records(text)))
+        records = tuple(_records(text))
+        is_older = "transforms" not in config and not any(
+            record.key.part == "transforms" and record.key.detail.startswith("screenshot-") for record in records
+        )
+        return Run(folder, config, tuple(map(_with_screenshots, records)) if is_older else records)
 
     def of(self, part: str, **fields: str) -> list[Record]:
         """Return the records of one part whose keys have the given fields."""
@@ -123,3 +135,11 @@ def _records(text: str) -> Iterator[Record]:
             continue
         if isinstance(result, dict) and all(isinstance(field, str) for field in key):
             yield Record(key._replace(variant=RENAMED.get(key.variant, key.variant)), result)
+
+
+def _with_screenshots(record: Record) -> Record:
+    """Return a record of an older run with today's name of its transformation."""
+    key = record.key
+    if key.part != "transforms" or key.detail not in OLD_BORDERS:
+        return record
+    return replace(record, key=key._replace(detail=OLD_BORDERS[key.detail]))

@@ -27,6 +27,11 @@ DEFAULTS = {"plan": "evaluate", "skip": 0}
 
 def grows(path: Path, before: dict[str, Any], now: dict[str, Any]) -> bool:
     """Return whether images are added to the run in ``path``; raise an error if its configuration differs otherwise."""
+    if _has_other_transforms(before, now):
+        raise InputError(
+            f"{path} is a run with another list of transformations, and some of the same name have changed since; "
+            "choose another folder"
+        )
     more = _has_more_images(before, now)
     found = difference(before, now, (*CIRCUMSTANCES, *GROWING) if more else CIRCUMSTANCES)
     if found is not None:
@@ -47,6 +52,14 @@ def difference(first: dict[str, Any], second: dict[str, Any], free: Collection[s
             where, one, other = _difference(name, first.get(name), second.get(name))
             return where, _shown(one), _shown(other)
     return None
+
+
+def _has_other_transforms(before: dict[str, Any], now: dict[str, Any]) -> bool:
+    """Return whether both runs measure transformations, but not the same; older runs have no list of them."""
+    parts = (before.get("parts"), now.get("parts"))
+    return all(isinstance(names, list) and "transforms" in names for names in parts) and (
+        before.get("transforms") != now.get("transforms")
+    )
 
 
 def _has_more_images(before: dict[str, Any], now: dict[str, Any]) -> bool:
@@ -70,7 +83,9 @@ def _most(limit: float | None) -> float:
 def _difference(name: str, before: Any, now: Any) -> tuple[str, Any, Any]:
     """Return the innermost field that differs, and both values."""
     if isinstance(before, dict) and isinstance(now, dict):
-        inner = next(key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key))
+        # A digest of everything differs too, but says nothing.
+        names = sorted(before.keys() | now.keys(), key=lambda key: (key == "deployment", key))
+        inner = next(key for key in names if before.get(key) != now.get(key))
         return _difference(f"{name}.{inner}", before.get(inner), now.get(inner))
     return name, before, now
 

@@ -21,6 +21,7 @@ from dualshield.evaluation.parts.under_test import DeploymentUnderTest, ImageUnd
 from dualshield.evaluation.plan.datasets import Picture, Pool, gather
 from dualshield.evaluation.plan.interface import ATTACKS, COLLISION, RunPlan, label
 from dualshield.evaluation.plan.manifest import Manifest
+from dualshield.evaluation.plan.variants import is_measured
 from dualshield.evaluation.run import provenance
 from dualshield.evaluation.run.config import configuration
 from dualshield.evaluation.run.estimate import Estimate, Kind
@@ -230,7 +231,8 @@ def _pieces(lab: DeploymentUnderTest, pool: Pool) -> Iterator[Piece]:
     for picture in pool.pictures:
         for variant in plan.variants:
             for name, part in IMAGE_PARTS.items():
-                details = part.details(lab, variant, picture) if name in plan.parts else ()
+                wanted = name in plan.parts and is_measured(variant, name)
+                details = part.details(lab, variant, picture) if wanted else ()
                 if details:
                     work = part.work
                     if name == COLLISION:
@@ -238,12 +240,12 @@ def _pieces(lab: DeploymentUnderTest, pool: Pool) -> Iterator[Piece]:
                     yield _piece(lab, variant, picture, name, details, work)
     if collided.PART in plan.parts:
         pairs = collided.pairs(pool, plan.collision_pairs, plan.seed)
-        for variant in plan.variants:
+        for variant in (variant for variant in plan.variants if is_measured(variant, collided.PART)):
             for picture, queries in pairs.items():
                 details = tuple(query.label for query in queries)
                 yield _piece(lab, variant, picture, collided.PART, details, partial(collided.work, queries))
     if quality.PART in plan.parts:
-        for variant in plan.variants:
+        for variant in (variant for variant in plan.variants if is_measured(variant, quality.PART)):
             keys = tuple(distribution.keys(lab, variant, pool))
             if keys:
                 yield Piece(f"{lab.label} {variant}, FID", keys, partial(distribution.work, lab, variant, pool))
