@@ -25,7 +25,7 @@ FAR = AttackBudget(200.0)
 
 @pytest.fixture(scope="module")
 def defence() -> Defence:
-    return Defence(deploy("pdq"), "smoothing")
+    return Defence(deploy("pdq", views="none"), "smoothing")
 
 
 def radius(defence: Defence, published: CanonicalImage) -> float:

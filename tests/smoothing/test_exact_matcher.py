@@ -260,7 +260,7 @@ def test_the_deployment_without_torch_gives_the_same_answers(
 ) -> None:
     profile = find_profile("pdq")
     assert profile is not None
-    light = ExactDeployment(matcher.linear, matcher.config, deployment.hashes[0].boundary, profile.exact)
+    light = ExactDeployment(matcher.linear, matcher.config, deployment.hashes[0].boundary, profile)
     assert light.digest == deployment.digest
     first, second = (canonical_array(decode(file)) for file in photo_files[:2])
     assert float(np.abs(first.pixels - photos[0].pixels.numpy()).max()) < 1e-6

@@ -163,7 +163,7 @@ def _exact(hash_name: str, is_bare: bool, options: dict[str, Any]) -> ExactDeplo
     plain = int(DEFAULT_THRESHOLD * linear.bits + 1e-9) + 0.5
     config = exact_config(linear.name, DEFAULT_THRESHOLD, profile, wanted)
     on_abstain = Decision(options["on_abstain"].replace("-", "_"))
-    return ExactDeployment(linear, config, plain, profile.exact, options["engine"], on_abstain)
+    return ExactDeployment(linear, config, plain, profile, options["engine"], on_abstain)
 
 
 def _deployed(

@@ -7,7 +7,7 @@ bits that the cheapest evasion moves most.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -23,6 +23,7 @@ from dualshield.smoothing.exact.evasion import Evasion
 from dualshield.smoothing.exact.prices import multipliers
 from dualshield.smoothing.exact.soft_distance import soft_median
 from dualshield.smoothing.exact_matcher import DeployedExactMatcher
+from dualshield.smoothing.views import NO_VIEWS
 
 CLIMBS = 60
 FIRST_CLIMB, LAST_CLIMB, MOMENTUM = 0.25, 0.01, 0.6  # step sizes as fractions of the budget
@@ -37,7 +38,11 @@ def perturb(
     opacity: torch.Tensor | None = None,
     carrier: Carrier | None = None,
 ) -> torch.Tensor:
-    """Return a perturbation ``(3, 512, 512)`` of canonical pixels within the budget."""
+    """Return a perturbation ``(3, 512, 512)`` of canonical pixels within the budget.
+
+    The radius is that of the image as it is; views come on top of it.
+    """
+    matcher = DeployedExactMatcher(matcher.plain_hash, replace(matcher.config, views=NO_VIEWS))
     sigmas: list[float] = []  # chosen once, for the first problem
 
     def solve(image: torch.Tensor, weight: Floats, norm: float) -> Floats:

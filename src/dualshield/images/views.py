@@ -153,7 +153,9 @@ def _percent(part: float) -> str:
 def _trim(size: int, before: float, after: float) -> Matrix:
     """Return the matrix that cuts off both ends and enlarges the rest to ``size``."""
     first, last = round(size * before), size - round(size * after)
-    return axes.resize(last - first, size) @ axes.crop(size, first, last - first)
+    trimmed = np.zeros((size, size))
+    trimmed[:, first:last] = axes.resize(last - first, size)
+    return trimmed
 
 
 def _rotated(pixels: Pixels, degrees: float) -> Pixels:

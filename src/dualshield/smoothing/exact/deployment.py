@@ -23,6 +23,7 @@ from dualshield.smoothing.exact.matcher import ExactMatcher
 from dualshield.smoothing.exact.profile import ExactProfile
 from dualshield.smoothing.exact.reference import ExactReference, describe_exact
 from dualshield.smoothing.joint_decision import combined
+from dualshield.smoothing.profile import Profile
 from dualshield.smoothing.reference import Reference, check_terms
 from dualshield.smoothing.result import MatchResult
 from dualshield.smoothing.statistics import Decision
@@ -35,7 +36,7 @@ class ExactDeployment:
     linear: LinearHash
     config: ExactConfig
     plain_boundary: float
-    profile: ExactProfile | None = None
+    profile: Profile | ExactProfile | None = None  # with the first, false matches with views are known too
     engine: str = "auto"
     on_abstain: Decision = Decision.ABSTAIN
 
