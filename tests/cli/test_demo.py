@@ -69,7 +69,7 @@ def test_it_shows_matches_and_non_matches(
     assert float(same[3]) > float(same[4]) > 0
     for file in photo_files[1:3]:
         assert table[file.stem][1:3] == ["no match", "no match"]
-    assert {"its jpeg-60", "its brightness-1.15", "its crop-0.9"} <= set(table)
+    assert {"its jpeg-60", "its border-0.08", "its flip-1", "its crop-0.8"} <= set(table)
     assert f"low-pass {config.lowpass}x{config.lowpass}" in out or config.lowpass is None
     assert "Both radii are l2 lengths" in out
 

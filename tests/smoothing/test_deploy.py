@@ -18,7 +18,7 @@ from dualshield.hashes import PerceptualHash, get_hash, to_hex
 from dualshield.hashes.native_rule import NativeRule, l1
 from dualshield.images import CanonicalImage
 from dualshield.smoothing.deploy import deploy, match
-from dualshield.smoothing.profile import find_profile
+from dualshield.smoothing.profile import find_profile, with_exact_preset
 from dualshield.smoothing.statistics import Decision
 
 # -- which configuration ---------------------------------------------------------------------------
@@ -30,9 +30,13 @@ def test_a_name_and_its_hash_give_the_same_deployment() -> None:
     profile = find_profile("pdq")
     assert profile is not None
     assert profile.exact is not None
-    assert by_name.members[0].config == deploy("pdq", sigma="auto").members[0].config == profile.exact.config()
+    viewed = with_exact_preset(profile.exact.config(), profile.presets["standard"])
+    assert by_name.members[0].config == deploy("pdq", sigma="auto").members[0].config == viewed
+    assert by_name.false_matches == profile.presets["standard"].false_matches
+    plain = deploy("pdq", views="none")
+    assert plain.members[0].config == profile.exact.config()
+    assert plain.false_matches == profile.exact.deployed.collisions
     assert deploy("pdq", for_codes=True).members[0].config == profile.exact.external_config()
-    assert by_name.false_matches == profile.exact.deployed.collisions
 
 
 def test_votes_have_parameters_of_their_own() -> None:

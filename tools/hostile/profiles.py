@@ -38,7 +38,7 @@ def kinds() -> Iterator[Kind]:
         for what, value in WRONG.items():
             expected: Expected = "either" if (field, what) in ACCEPTED else "failure"
             yield _json(f"{what} as {field}", lambda data, f=field, v=value: data.update({f: v}), expected)  # type: ignore[misc]
-        missing: Expected = "either" if field == "exact" else "failure"  # older profiles have none
+        missing: Expected = "either" if field in ("exact", "presets") else "failure"  # older profiles have none
         yield _json(f"no {field}", lambda data, f=field: data.pop(f), missing)  # type: ignore[misc]
     for field in _shipped()["exact"]:
         for what in ("a text", "a truth", "NaN", "-1", "a huge number"):
@@ -69,6 +69,8 @@ def kinds() -> Iterator[Kind]:
 ACCEPTED: tuple[tuple[str, str], ...] = (
     ("measured", "a mapping"),
     ("exact", "nothing"),
+    ("presets", "nothing"),
+    ("presets", "a mapping"),
     ("lowpass", "nothing"),
     ("external_lowpass", "nothing"),
 )

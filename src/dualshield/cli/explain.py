@@ -114,7 +114,7 @@ def _certificate(result: MatchResult) -> list[str]:
     mixed = any(member.soft_distance is not None for member in result.members)
     what = "the majority of votes, or the soft distance," if mixed else "the majority of votes"
     if any(member.trials > 1 for member in result.members):
-        several = " in any view and at any sigma" if result.decision is Decision.NO_MATCH else " in these views"
+        several = " in any view, at any sigma," if result.decision is Decision.NO_MATCH else " in these views"
         what = what.replace("the majority of votes", f"the majority of votes{several}")
     detected = psnr_of(result.radius_detected)
     return [
