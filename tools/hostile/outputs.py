@@ -18,7 +18,24 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
     "attack -o": (("attack", "a.png", "b.png", "--n", "20", "-o", "{}"), ".png"),
     "attack --preview": (("attack", "a.png", "b.png", "--n", "20", "--preview", "{}"), ".png"),
     "calibrate --out": (
-        *(("calibrate", "--data", "photos", "--grid", "32:0.5", "-q", "--images", "2", "--draws", "20", "-o", "{}"),),
+        *(
+            (
+                "calibrate",
+                "--data",
+                "photos",
+                "--grid",
+                "32:0.5",
+                "-q",
+                "--images",
+                "2",
+                "--variant-images",
+                "1",
+                "--draws",
+                "20",
+                "-o",
+                "{}",
+            ),
+        ),
         ".json",
     ),
     "evaluate --out": (
