@@ -20,7 +20,6 @@ from dualshield.hashes.codes import distance_table
 from dualshield.images.canonical import CanonicalImage
 from dualshield.images.documents import documents
 from dualshield.images.synthetic import blank_images
-from dualshield.smoothing.config import MatcherConfig
 from dualshield.smoothing.deployment import Deployment
 from dualshield.smoothing.matcher import SmoothedMatcher
 from dualshield.smoothing.member import Member
@@ -49,7 +48,7 @@ class ViewPlan:
 
 
 class ViewCalibration:
-    """Measures one set of views on photos, which are given smallest set first: references are the first of them."""
+    """Measures sets of views on photos. The first photos are references too; the last ones are edited."""
 
     def __init__(
         self,
@@ -215,8 +214,3 @@ def thresholds(tables: Sequence[torch.Tensor], most: int, allowed: int) -> tuple
         else:
             other -= 1
     return max(first, 0), max(other, 0)
-
-
-def usual_config(profile: Profile, preset: Preset) -> MatcherConfig:
-    """Return the configuration that is deployed with a preset."""
-    return with_preset(profile.config(), preset)

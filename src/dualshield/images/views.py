@@ -21,7 +21,6 @@ from dualshield.images.axes import Matrix
 from dualshield.images.space import CANONICAL_SIZE, LUMA
 
 MAX_TRIM = 0.6  # of a side, both ends together
-MAX_VIEWS = 256
 _EDGES = ("top", "bottom", "left", "right")
 _GREY = np.tile(np.asarray(LUMA, np.float64), (3, 1))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,8 +89,3 @@ class Views:
 
 
 NO_VIEWS = Views()
-
-
-def with_identity(views: Sequence[View]) -> tuple[View, ...]:
-    """Return the views behind the image as it is."""
-    return (IDENTITY, *(view for view in views if not view.is_identity))
