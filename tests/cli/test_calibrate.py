@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from dualshield.calibration.measure import Calibration
 from dualshield.hashes import get_hash
 from dualshield.images import list_images, load_image
 from dualshield.smoothing.profile import Profile
+from dualshield.transforms import PAPER_TRANSFORMS
 from tests.helpers.command_line import complaint, run
 
 GRID = ("--grid", "none:0.4,0.2", "--grid", "32:0.4")
@@ -28,7 +30,15 @@ def undated(profile: Profile) -> Profile:
     return replace(profile, measured={**profile.measured, "date": None})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module", autouse=True)
+def few_variants() -> Iterator[None]:
+    """A few of the many edits, each of which costs a calibration a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dualshield.calibration.looked.ALL_TRANSFORMS", PAPER_TRANSFORMS[::4])
+        yield
+
+
+@pytest.fixture(scope="module")
 def data(photo_files: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """18 small pictures: each sample photo, mirrored, and a corner of it."""
     folder = tmp_path_factory.mktemp("photos")
@@ -44,7 +54,7 @@ def data(photo_files: list[Path], tmp_path_factory: pytest.TempPathFactory) -> P
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def uninterrupted(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The profile that a small run writes."""
     out = tmp_path_factory.mktemp("calibrated") / "pdq.json"

@@ -20,6 +20,7 @@ from dualshield.evaluation.report.figures import Results
 from dualshield.evaluation.run.folder import RunFiles
 from dualshield.evaluation.run.records import RESULTS, Run
 from dualshield.smoothing.deploy import deploy
+from dualshield.transforms import EVERYDAY_EDITS, PAPER_TRANSFORMS
 from tests.helpers.redteam_run import rates
 
 
@@ -47,8 +48,10 @@ def test_optimal_needs_one_exact_matcher() -> None:
 
 
 def test_an_image_that_cannot_be_a_reference_does_not_stop_an_evaluation(
-    photo_files: list[Path], tmp_path: Path
+    photo_files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    few = (*PAPER_TRANSFORMS[:3], *EVERYDAY_EDITS[:3])
+    monkeypatch.setattr("dualshield.evaluation.parts.transformed.ALL_TRANSFORMS", few)
     folder = tmp_path / "images"
     folder.mkdir()
     Image.new("RGB", (64, 64), (10, 200, 30)).save(folder / "flat.png")
